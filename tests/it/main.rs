@@ -10,6 +10,7 @@ mod command;
 mod command_line;
 mod compare;
 mod compare_faults;
+mod compare_program;
 mod documents;
 mod explain;
 mod explore;

@@ -23,6 +23,7 @@ mod schema;
 pub mod soak;
 mod templates;
 pub mod judge;
+mod programs;
 mod cli;
 
 pub use cli::command;

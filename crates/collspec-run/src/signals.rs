@@ -68,9 +68,12 @@ pub fn is_interrupted() -> bool {
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
 /// From now on this process outlives what ends the program that it started: SIGINT and SIGQUIT, which a terminal sends to both, are left to the
-/// program, and SIGTERM and SIGHUP are passed on to it.
+/// program, and SIGTERM and SIGHUP are passed on to it. A SIGINT is noted.
 pub fn pass_on_to(program: u32) {
     extern "C" fn pass_on(signal: libc::c_int) {
+        if signal == libc::SIGINT {
+            INTERRUPTED.store(true, Ordering::Relaxed);
+        }
         let program = PROGRAM.load(Ordering::Relaxed);
         if program > 0 && matches!(signal, libc::SIGTERM | libc::SIGHUP) {
             // SAFETY: a call that a handler may make. The program is this process's child and was not waited for while its number is here.

@@ -5,6 +5,7 @@
 use gpuless_dlsym::loaders_dlsym;
 use std::ffi::{CStr, CString, c_int, c_void};
 use std::mem::MaybeUninit;
+use std::sync::OnceLock;
 
 /// The function as the first library that has it, or depends on one that has it, finds it; not `except`.
 pub fn find(function: &CStr, except: *mut c_void) -> *mut c_void {
@@ -61,6 +62,18 @@ pub struct Library {
     pub symbol: Option<(String, usize)>,
 }
 
+impl Library {
+    /// Its function of this name, or null.
+    pub fn function(&self, name: &CStr) -> *mut c_void {
+        let Ok(file) = CString::new(self.file.as_str()) else { return std::ptr::null_mut() };
+        // SAFETY: C strings. Nothing is loaded, and what is found stays loaded.
+        unsafe {
+            let library = libc::dlopen(file.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+            if library.is_null() { library } else { loaders_dlsym()(library, name.as_ptr()) }
+        }
+    }
+}
+
 /// The library that has this address.
 pub fn library_of(address: *mut c_void) -> Option<Library> {
     let mut info = MaybeUninit::<libc::Dl_info>::zeroed();
@@ -77,4 +90,20 @@ pub fn library_of(address: *mut c_void) -> Option<Library> {
     };
     let symbol = text(info.dli_sname).map(|name| (name, info.dli_saddr.addr()));
     Some(Library { base: info.dli_fbase.addr(), file: text(info.dli_fname)?, symbol })
+}
+
+/// The first library of which the program has called a function or asked for one. With some of one NCCL and some of another, groups would seem
+/// to have other calls than they have, and communicators of one would be given to the other.
+static FOLLOWED: OnceLock<Library> = OnceLock::new();
+
+/// True for functions of that library; the first one asked about decides which it is.
+pub fn is_followed(function: *mut c_void) -> bool {
+    let Some(library) = library_of(function) else { return false };
+    let base = library.base;
+    FOLLOWED.get_or_init(|| library).base == base
+}
+
+/// That library.
+pub fn followed() -> Option<&'static Library> {
+    FOLLOWED.get()
 }

@@ -6,7 +6,7 @@ use crate::loaded;
 use gpuless_dlsym::NOTHING;
 use gpuless_dlsym::loaders_dlsym;
 use std::ffi::{CStr, c_char, c_void};
-use std::sync::atomic::{AtomicPtr, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A function of NCCL: ours, and the real one if it was found.
 pub struct Function {
@@ -18,16 +18,23 @@ pub struct Function {
 }
 
 impl Function {
-    /// The real function: that of the library which the program opened, the next one in the loader's order, or that of a library
-    /// which was opened for itself and its dependencies alone, as Python opens extensions.
+    /// The real function: that of the library that is followed. Before there is one: the next one in the loader's order, or that of a
+    /// library which was opened for itself and its dependencies alone, as Python opens extensions.
     pub fn real(&self) -> *mut c_void {
         let found = self.real.load(Ordering::Acquire);
         if !found.is_null() {
             return found;
         }
-        // SAFETY: the name is a C string; the answer is an address or null.
-        let next = unsafe { loaders_dlsym()(libc::RTLD_NEXT, self.name.as_ptr()) };
-        let found = if next.is_null() { loaded::find(self.name, (self.wrapper)()) } else { next };
+        let found = match loaded::followed() {
+            Some(library) => library.function(self.name),
+            None => {
+                // SAFETY: the name is a C string; the answer is an address or null.
+                let next = unsafe { loaders_dlsym()(libc::RTLD_NEXT, self.name.as_ptr()) };
+                let found = if next.is_null() { loaded::find(self.name, (self.wrapper)()) } else { next };
+                loaded::is_followed(found);
+                found
+            }
+        };
         match self.real.compare_exchange(std::ptr::null_mut(), found, Ordering::AcqRel, Ordering::Acquire) {
             Ok(_) => found,
             Err(known) => known,
@@ -67,7 +74,7 @@ unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_vo
         return real;
     }
     let known = match function.real.load(Ordering::Acquire) {
-        known if known.is_null() && is_followed(real) => {
+        known if known.is_null() && loaded::is_followed(real) => {
             let before = function.real.compare_exchange(null, real, Ordering::AcqRel, Ordering::Acquire);
             before.map_or_else(|known| known, |_| real)
         }
@@ -79,17 +86,4 @@ unsafe extern "C" fn ours(handle: *mut c_void, name: *const c_char) -> *mut c_vo
     // A second NCCL in the process: its calls are not recorded, because they could not be told apart.
     crate::watch::second_library();
     null
-}
-
-/// True for functions of the first library that the program asked for one. With some of one NCCL and some of another, groups would seem to
-/// have other calls than they have.
-#[cfg(target_arch = "x86_64")]
-#[cfg_attr(test, allow(dead_code))]
-fn is_followed(function: *mut c_void) -> bool {
-    static LIBRARY: AtomicUsize = AtomicUsize::new(0);
-    let library = loaded::library_of(function).map_or(0, |library| library.base);
-    match LIBRARY.compare_exchange(0, library, Ordering::AcqRel, Ordering::Acquire) {
-        Ok(_) => true,
-        Err(followed) => followed == library,
-    }
 }

@@ -10,13 +10,13 @@ use crate::comms::{self, Comm, Lane};
 use crate::driver::{Buffer, Driver, NotCopied, driver};
 use crate::places::{Rule, Run, cells, mixed};
 use crate::settings::settings;
-use crate::{caller, file};
+use crate::{caller, file, loaded};
 use std::cell::RefCell;
 use std::collections::{HashMap, HashSet};
 use std::ffi::c_void;
 use std::fmt::Write;
 use std::ptr::with_exposed_provenance_mut;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use std::sync::{LazyLock, Mutex, MutexGuard, PoisonError};
 
 /// Bytes of data in a line.
@@ -137,6 +137,13 @@ pub fn size_of(dtype: i32) -> Option<usize> {
 pub fn prepare(device: i32) {
     if settings().is_none() {
         return;
+    }
+    static TOLD: AtomicU32 = AtomicU32::new(0);
+    let own = std::process::id();
+    if TOLD.swap(own, Ordering::Relaxed) != own
+        && let Some(library) = loaded::followed()
+    {
+        file::line(device, format_args!("collspec-judge library file={}", library.file.replace('\n', " ")));
     }
     if let Some(driver) = driver() {
         let buffer = driver.on_device(device, || driver.buffer(1));

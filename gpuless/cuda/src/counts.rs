@@ -25,6 +25,15 @@ pub fn counts(device: usize) -> Counts {
     locked().get(device).copied().unwrap_or_default()
 }
 
+/// As [`counts`], of all devices together.
+pub fn counts_of_all() -> Counts {
+    locked().iter().fold(Counts::default(), |all, own| Counts {
+        launches: all.launches + own.launches,
+        blocks: all.blocks + own.blocks,
+        work: all.work + own.work,
+    })
+}
+
 /// Adds a kernel that has ended, with its number of blocks.
 pub(crate) fn note(device: usize, blocks: u64, work: Work) {
     let mut counts = locked();
@@ -48,6 +57,7 @@ mod tests {
         note(7, 1, work);
         note(8, 1, work);
         assert_eq!(counts(7), Counts { launches: 2, blocks: 3, work: work + work });
+        assert_eq!(counts_of_all(), Counts { launches: 3, blocks: 4, work: work + work + work });
         assert_eq!((counts(6), counts(8).launches, counts(99)), (Counts::default(), 1, Counts::default()));
     }
 }

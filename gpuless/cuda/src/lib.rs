@@ -26,4 +26,4 @@ mod imports;
 pub mod library;
 pub mod alter;
 
-pub use counts::{Counts, counts};
+pub use counts::{Counts, counts, counts_of_all};

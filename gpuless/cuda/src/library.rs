@@ -61,12 +61,21 @@ impl Multicast for OfRuntime {
     }
 }
 
+/// The order of turns that the machine begins with.
+static FIRST_SCHEDULE: OnceLock<Schedule> = OnceLock::new();
+
+/// As [`schedule`], from the first kernel on: threads that are started now would be missing in a process that this one forks.
+pub fn schedule_when_needed(schedule: Schedule) {
+    let _ = FIRST_SCHEDULE.set(schedule);
+}
+
 /// The machine, which begins with the first library.
 fn machine() -> Result<&'static Machine, LibraryError> {
     static MACHINE: OnceLock<Result<Machine, String>> = OnceLock::new();
     let begin = || {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let pool = Pool::new(cores).map_err(|error| error.to_string())?;
+        pool.schedule(FIRST_SCHEDULE.get().copied());
         let memory = Arc::new(Memory::default());
         let watched = memory.clone();
         api::watch_memory(Arc::new(move |change| match change {

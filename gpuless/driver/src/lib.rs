@@ -12,7 +12,7 @@ use gpuless_cuda::api::{self, Settings};
 use gpuless_cuda::fatbin::{FatBinaries, FatbinError};
 use gpuless_cuda::faults::{self, Effect, Fault, Owner};
 use gpuless_cuda::library::{self, LibraryError};
-use ptx::run::Options;
+use ptx::run::{EarlyLoads, Options, Schedule, StoreUnit};
 use std::path::Path;
 
 /// The variable with the number of devices.
@@ -25,6 +25,10 @@ const SWITCH: &str = "COLLSPEC_SOFTWARE_SWITCH";
 
 /// The variable with a fault of the machine, for tests of what must notice it.
 const FAULT: &str = "COLLSPEC_SOFTWARE_FAULT";
+/// The variable with the order in which warps take turns: SEED[:delay-stores=UNIT][:early-loads=LOADS].
+const SCHEDULE: &str = "COLLSPEC_SOFTWARE_SCHEDULE";
+/// The variable with a folder, in which each process writes down the work of its kernels when it ends.
+const WORK: &str = "COLLSPEC_SOFTWARE_WORK";
 
 /// How kernels are executed.
 fn options() -> Options {
@@ -43,11 +47,40 @@ fn configure() {
         api::configure(Settings { devices, nvlinks, legacy_default_stream: true, tells_failures: true, ..settings });
     library::load_modules(options());
     library::load_registered(options());
-    if let Ok(text) = std::env::var(FAULT)
-        && let Err(why) = disturb(&text)
+    set(FAULT, disturb);
+    set(SCHEDULE, schedule);
+}
+
+/// Gives the value of a variable to what it sets; a mistake in it is told.
+fn set(variable: &str, take: fn(&str) -> Result<(), String>) {
+    if let Ok(text) = std::env::var(variable)
+        && let Err(why) = take(&text)
     {
-        eprintln!("software GPU: {FAULT}: {why}");
+        eprintln!("software GPU: {variable}: {why}");
     }
+}
+
+/// Has a seed decide the order in which warps take turns, and what else is asked for.
+fn schedule(text: &str) -> Result<(), String> {
+    let mut words = text.split(':');
+    let seed = words.next().unwrap_or_default();
+    let mut schedule = Schedule::new(seed.parse().map_err(|_| format!("{seed:?} is not a number"))?);
+    for word in words {
+        match word {
+            "delay-stores=element" => schedule.delayed_stores = Some(StoreUnit::Element),
+            "delay-stores=thread" => schedule.delayed_stores = Some(StoreUnit::Thread),
+            "delay-stores=line" => schedule.delayed_stores = Some(StoreUnit::Line),
+            "early-loads=weak" => schedule.early_loads = Some(EarlyLoads::Weak),
+            "early-loads=all" => schedule.early_loads = Some(EarlyLoads::All),
+            _ => {
+                return Err(format!(
+                    "{word:?} is neither delay-stores=element, thread or line nor early-loads=weak or all"
+                ));
+            }
+        }
+    }
+    library::schedule_when_needed(schedule);
+    Ok(())
 }
 
 /// Begins to count what faults can strike, and has one strike: `count`, or KIND:AT:SEED.
@@ -93,13 +126,28 @@ fn not_supported(name: &str, first: bool) {
     }
 }
 
-/// True if the process counts what faults can strike, and says so when it ends.
-fn counts() -> bool {
-    std::env::var(FAULT).is_ok_and(|text| text == "count")
+/// True if something is to be said when the process ends.
+fn reports() -> bool {
+    std::env::var(FAULT).is_ok_and(|text| text == "count") || std::env::var_os(WORK).is_some()
 }
 
-/// Reports what faults can strike.
-extern "C" fn report_counts() {
-    let (faults::Counts { stores, to_library, to_caller, .. }, _) = faults::seen();
-    eprintln!("software GPU: {stores} stores, {to_library} to the library's memory, {to_caller} to the caller's");
+/// Reports what faults can strike, and the work that was done.
+extern "C" fn report() {
+    if let Some(folder) = std::env::var_os(WORK) {
+        write_work(Path::new(&folder));
+    }
+    if std::env::var(FAULT).is_ok_and(|text| text == "count") {
+        let (faults::Counts { stores, to_library, to_caller, .. }, _) = faults::seen();
+        eprintln!("software GPU: {stores} stores, {to_library} to the library's memory, {to_caller} to the caller's");
+    }
+}
+
+/// Writes `LAUNCHES BLOCKS INSTRUCTIONS LOADED STORED` to a file of this process's number, if it had kernels.
+fn write_work(folder: &Path) {
+    let gpuless_cuda::Counts { launches, blocks, work } = gpuless_cuda::counts_of_all();
+    if launches > 0 {
+        let line = format!("{launches} {blocks} {} {} {}\n", work.instructions, work.loaded, work.stored);
+        // Whoever wants it misses it.
+        let _ = std::fs::write(folder.join(format!("{}.work", std::process::id())), line);
+    }
 }

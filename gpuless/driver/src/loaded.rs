@@ -31,9 +31,9 @@ extern "C" fn begin() {
     crate::configure();
     loaders_dlsym();
     BEGUN.store(true, Ordering::Release);
-    if crate::counts() {
+    if crate::reports() {
         // SAFETY: the function may be called at any time.
-        unsafe { libc::atexit(crate::report_counts) };
+        unsafe { libc::atexit(crate::report) };
     }
     attach_new(true);
 }

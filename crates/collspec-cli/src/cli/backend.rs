@@ -1,4 +1,5 @@
 //! The backend of a command, or the message that it is missing.
+use super::errors::with_escaped;
 use super::exit::Exit;
 use super::terminal;
 use collspec_core::printable::printable_lines;
@@ -76,7 +77,7 @@ pub fn resolve(options: &RunOptions) -> io::Result<Result<ChosenBackend, Exit>> 
 ///
 /// Writing fails.
 pub fn missing_backend(missing: &BackendMissing) -> io::Result<Exit> {
-    let text = super::with_escaped(missing.to_string(), std::env::args_os());
+    let text = with_escaped(missing.to_string(), std::env::args_os());
     writeln!(terminal::err(), "collspec: {}", printable_lines(&text))?;
     Ok(Exit::BACKEND_MISSING)
 }

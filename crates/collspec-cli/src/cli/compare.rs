@@ -2,6 +2,7 @@
 use super::args::{Args, Command};
 use super::bench::{plan, usual, usual_ranks};
 use super::compare_args::CompareArgs;
+use super::errors::plain;
 use super::exit::Exit;
 use super::launched::on_all_processes;
 use super::progress::ProgressDisplay;
@@ -231,7 +232,7 @@ pub fn reason(mut error: clap::Error, hint: &str, words: Vec<OsString>) -> Strin
     if !error.use_stderr() {
         return hint.to_owned();
     }
-    let text = super::plain(&error, words);
+    let text = plain(&error, words);
     let text = text.strip_prefix("error: ").unwrap_or(&text);
     let end = ["\n\nUsage:", "\n\nFor more information"].iter().filter_map(|words| text.find(words)).min();
     text.get(..end.unwrap_or(text.len())).unwrap_or(text).trim_end().to_owned()

@@ -11,15 +11,37 @@ use collspec_core::judge::ShowBuffers;
 use collspec_run::child::Workers;
 use collspec_run::run::seconds;
 use collspec_suite::suite::{BackendRequest, Requirement, RunOptions};
+use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
+
+/// Options that only a comparison of scenarios has.
+const OF_CASES: [&str; 17] = [
+    "paths",
+    "corpus",
+    "filter",
+    "exact",
+    "forms",
+    "quick",
+    "require",
+    "repeats",
+    "starts",
+    "no_footprint",
+    "jobs",
+    "bench",
+    "min_busbw",
+    "allow",
+    "write_allow",
+    "verbose",
+    "launcher",
+];
 
 /// Headings of the help.
 const SIDES: &str = "What is compared";
 const SPEED: &str = "Speed";
 const GATE: &str = "What counts";
 
-/// Run the same scenarios on two NCCL libraries and say what changed.
+/// Run the same scenarios, or the same program, on two NCCL libraries and say what changed.
 ///
 /// BASE and CANDIDATE are each `soft`, a version such as 2.30.7, the file of a library, or a file written by
 /// `collspec run --record`. Settings can follow a library: variables, as in `"2.30.7 NCCL_ALGO=Ring"`, and options, as in
@@ -27,6 +49,9 @@ const GATE: &str = "What counts";
 ///
 /// The two sides take turns running the scenarios, in new processes each time. Cases that fail in only some runs, or whose results
 /// differ from run to run, are run again in new processes, and the report gives the rate.
+///
+/// A program after `--` runs on each library in place of the one that it brings along, its results are judged as by `collspec judge`,
+/// and the runs are compared call by call.
 ///
 /// Exit codes: 0 nothing got worse; 1 something did; 2 the files or the command line are wrong; 3 a library is missing; 4 no
 /// verdict, because too little was compared or failures come and go too rarely to decide; 130 interrupted.
@@ -43,6 +68,10 @@ pub struct CompareArgs {
     #[command(flatten)]
     pub selection: SelectionArgs,
 
+    /// A program and its arguments, instead of scenarios.
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = OF_CASES)]
+    pub program: Vec<OsString>,
+
     #[command(flatten)]
     pub quick: QuickArg,
 
@@ -54,7 +83,7 @@ pub struct CompareArgs {
     #[arg(long, value_name = "NAME", value_parser = Requirement::parse, help_heading = SIDES)]
     pub require: Option<Requirement>,
 
-    /// How often the scenarios run on each side.
+    /// How often the scenarios, or the program, run on each side.
     #[arg(long, value_name = "N", default_value = "2", value_parser = at_least_one, help_heading = MANNER)]
     pub runs: NonZeroUsize,
 

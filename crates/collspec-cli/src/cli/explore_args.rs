@@ -7,9 +7,14 @@ use collspec_core::judge::Details;
 use collspec_run::child::Workers;
 use collspec_run::run::seconds;
 use collspec_suite::suite::RunOptions;
+use std::ffi::OsString;
 use std::num::NonZeroU64;
 
-/// Run cases on many schedules, and find one on which a case fails.
+/// Options that only cases have.
+const OF_CASES: [&str; 11] =
+    ["paths", "corpus", "filter", "exact", "forms", "quick", "require", "placement", "fault", "eager", "connect"];
+
+/// Run cases, or a program, on many schedules, and find one on which a case fails.
 ///
 /// A schedule is the order in which warps of software GPUs, or tasks of the software library, take turns; a seed decides it. Most give every warp
 /// the same chance, some let one run far ahead, and some hold one back for a long time. Results must be right on each of them, and
@@ -17,16 +22,23 @@ use std::num::NonZeroU64;
 ///
 /// The threads of the library's host code run as the machine lets them, so a schedule need not fail every time.
 ///
+/// A program after `--` runs whole on each schedule of software GPUs, and its results are judged as by `collspec judge`. Each of its
+/// processes has the schedule; the machine decides between them.
+///
 /// Exit codes: 0 no schedule failed; 1 one did; 2 a file or the command line is wrong; 3 a required backend is missing; 130 interrupted.
 #[derive(Debug, ClapArgs)]
 pub struct ExploreArgs {
     #[command(flatten)]
     pub selection: SelectionArgs,
 
+    /// A program and its arguments, instead of cases.
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = OF_CASES)]
+    pub program: Vec<OsString>,
+
     #[command(flatten)]
     pub quick: QuickArg,
 
-    /// How many schedules of each case to run [default: 100, without --seconds].
+    /// How many schedules of each case to run [default: 100, without --seconds; 10 of a program].
     #[arg(long, value_name = "N", help_heading = MANNER)]
     pub schedules: Option<NonZeroU64>,
 

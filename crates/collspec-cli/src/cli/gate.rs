@@ -1,6 +1,7 @@
 //! `collspec gate`: a comparison that leaves every report in a folder, for CI.
 use super::args::{AloneArgs, Args, Command};
 use super::coverage_args::CoverageArgs;
+use super::errors::tell;
 use super::exit::Exit;
 use super::report_args::ReportRequest;
 use super::{compare, nccl, output, reports, terminal};
@@ -89,7 +90,7 @@ pub fn gate(args: &GateArgs) -> anyhow::Result<Exit> {
         }
     }
     terminal::copy_messages(File::create_new(file(MESSAGES)).with_context(cannot)?);
-    let exit = compare_as_asked(args).unwrap_or_else(|error| super::tell(&error));
+    let exit = compare_as_asked(args).unwrap_or_else(|error| tell(&error));
     if !file("report.txt").exists() {
         let messages = fs::read_to_string(file(MESSAGES)).unwrap_or_default();
         let lines: Vec<&str> = messages.lines().map(str::trim).filter(|line| !line.is_empty()).collect();

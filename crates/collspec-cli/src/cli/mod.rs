@@ -12,16 +12,19 @@ mod check;
 mod check_report;
 mod compare;
 mod compare_args;
+mod compare_program;
 mod coverage_args;
 mod doctor;
 #[cfg(test)]
 mod documented_commands;
 mod download_bar;
+mod errors;
 mod exit;
 mod explain;
 mod explain_args;
 mod explore;
 mod explore_args;
+mod explore_program;
 mod failed_cases;
 mod faults;
 mod faults_args;
@@ -36,6 +39,7 @@ mod import;
 mod import_args;
 mod judge;
 mod judge_args;
+mod judged;
 mod launched;
 mod launcher_options;
 mod manual;
@@ -62,10 +66,9 @@ mod soak_args;
 mod terminal;
 
 use crate::footprint;
-use anstream::adapter::strip_str;
 use clap::{CommandFactory, Parser};
 use collspec_core::printable::{printable, printable_lines};
-use collspec_suite::suite::with_causes;
+use errors::{plain, tell};
 use std::borrow::Cow;
 use std::ffi::OsString;
 use std::io::{self, Write};
@@ -94,6 +97,7 @@ pub fn command() -> ExitCode {
         args::Command::Explain(options) => {
             launched::in_one_process(options.alone.launcher, "explain", || explain::explain(options))
         }
+        args::Command::Compare(options) if !options.program.is_empty() => compare_program::compare_program(options),
         args::Command::Compare(options) => compare::compare_libraries(options),
         args::Command::Gate(options) => {
             launched::in_one_process(options.alone.launcher, "gate", || gate::gate(options))
@@ -107,6 +111,7 @@ pub fn command() -> ExitCode {
         args::Command::Minimize(options) => {
             launched::in_one_process(options.alone.launcher, "minimize", || minimize::reduce(options))
         }
+        args::Command::Explore(options) if !options.program.is_empty() => explore_program::explore_program(options),
         args::Command::Explore(options) => {
             launched::in_one_process(options.alone.launcher, "explore", || explore::explore_schedules(options))
         }
@@ -133,35 +138,6 @@ pub fn command() -> ExitCode {
         Ok(code) => code.into(),
         Err(error) => tell(&error).into(),
     }
-}
-
-/// Tells why a command ended with an error, and gives its exit code.
-fn tell(error: &anyhow::Error) -> exit::Exit {
-    let exit = exit::Exit::of_error(error);
-    if exit != exit::Exit::CLOSED_PIPE {
-        let text = with_escaped(with_causes(&**error), std::env::args_os());
-        let _ = writeln!(terminal::err(), "collspec: {}", printable_lines(&text));
-    }
-    exit
-}
-
-/// The text of an error with these arguments, or parts of them that it quotes as they were typed, escaped and on one line each.
-fn with_escaped(mut text: String, arguments: impl IntoIterator<Item = OsString>) -> String {
-    for argument in arguments {
-        let argument = argument.to_string_lossy();
-        let parts = argument.split(['=', ',', ' ']).chain(argument.get(2..));
-        for part in std::iter::once(&*argument).chain(parts) {
-            if let Cow::Owned(escaped) = printable(part) {
-                text = text.replace(part, &escaped);
-            }
-        }
-    }
-    text
-}
-
-/// The argument parser's message without colours, which it also removes from arguments, so that these are escaped first.
-fn plain(error: &clap::Error, arguments: impl IntoIterator<Item = OsString>) -> String {
-    strip_str(&with_escaped(error.render().ansi().to_string(), arguments)).to_string()
 }
 
 /// The command alone: its short help, and a hint about what this folder has to run.

@@ -54,4 +54,4 @@ pub use footprints::measure_footprints;
 pub use provenance::Provenance;
 pub use rules_file::RulesError;
 pub use seen::Seen;
-pub use side::{Side, SideError, SideRequest};
+pub use side::{OfProgram, Side, SideError, SideRequest, schedule};

@@ -5,7 +5,8 @@ use collspec_run::cluster::Cluster;
 use collspec_run::run::Backend;
 use collspec_suite::suite::options::{IsFor, NAMED};
 use collspec_suite::suite::{
-    BackendChoice, BackendMissing, BackendRequest, ChosenBackend, OptionError, Requirement, RunOptions, with_causes,
+    BackendChoice, BackendMissing, BackendRequest, ChosenBackend, OptionError, Requirement, RunOptions, Variation,
+    with_causes,
 };
 use nccl_sys::Maker;
 use std::path::{Path, PathBuf};
@@ -22,6 +23,16 @@ pub struct SideRequest {
     variables: Vec<(String, String)>,
     /// Options by name, with their values.
     options: Vec<(String, String)>,
+}
+
+/// A side of the comparison of a program.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OfProgram<'a> {
+    /// A version, or the file of a library.
+    pub library: &'a str,
+    pub variables: &'a [(String, String)],
+    /// The schedule of kernels on software GPUs, as their driver reads it.
+    pub schedule: Option<String>,
 }
 
 /// The reason a side is unavailable.
@@ -186,6 +197,30 @@ impl SideRequest {
         if meets { Ok(()) } else { Err(kind(why)) }
     }
 
+    /// The side as one of a program.
+    ///
+    /// # Errors
+    ///
+    /// A program cannot run on it, or has no such setting.
+    pub fn of_program(&self) -> Result<OfProgram<'_>, SideError> {
+        let refused = |why: &str| SideError::Text { text: self.text.clone(), why: why.to_owned() };
+        if self.what == "soft" || record::is_recording(Path::new(&self.what)) {
+            return Err(refused("a program runs on an NCCL library: expected a version, or the file of one"));
+        }
+        let of_kernels =
+            |(name, _): &&(String, String)| ["seed", "delay-stores", "early-loads"].contains(&name.as_str());
+        if let Some((name, _)) = self.options.iter().find(|option| !of_kernels(option)) {
+            return Err(refused(&format!("`{name}` is a setting of cases, and a program has none")));
+        }
+        let mut options = RunOptions::default();
+        for (name, value) in &self.options {
+            options.set(name, value).map_err(|source| SideError::Option { text: self.text.clone(), source })?;
+        }
+        let schedule =
+            (!self.options.is_empty()).then(|| schedule(options.variation.seed.unwrap_or(0), &options.variation));
+        Ok(OfProgram { library: &self.what, variables: &self.variables, schedule })
+    }
+
     /// The side, with these options where its own settings do not override them.
     ///
     /// # Errors
@@ -280,9 +315,35 @@ impl Side {
     }
 }
 
+/// A schedule of kernels on software GPUs, as their driver reads it from a variable.
+pub fn schedule(seed: u64, variation: &Variation) -> String {
+    let mut text = seed.to_string();
+    if let Some(unit) = variation.delay_stores {
+        text.push_str(&format!(":delay-stores={}", unit.name()));
+    }
+    if let Some(loads) = variation.early_loads {
+        text.push_str(&format!(":early-loads={}", loads.name()));
+    }
+    text
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_program_has_a_library_its_variables_and_a_schedule() {
+        let request = SideRequest::parse("2.30.7 NCCL_ALGO=Ring seed=7 early-loads=weak").unwrap();
+        let side = request.of_program().unwrap();
+        assert_eq!((side.library, side.schedule.as_deref()), ("2.30.7", Some("7:early-loads=weak")));
+        assert_eq!(side.variables, [("NCCL_ALGO".to_owned(), "Ring".to_owned())]);
+        for (text, why) in
+            [("soft", "a program runs on an NCCL library"), ("2.30.7 connect=lazy", "`connect` is a setting of cases")]
+        {
+            let error = SideRequest::parse(text).unwrap().of_program().unwrap_err().to_string();
+            assert!(error.contains(why), "{error}");
+        }
+    }
 
     #[test]
     fn settings_follow_the_library() {

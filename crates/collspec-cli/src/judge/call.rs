@@ -80,6 +80,8 @@ pub struct Call {
     pub lines: [u64; 3],
     /// A graph's, which is made at each of its launches.
     pub in_graph: bool,
+    /// The process's number of the GPU.
+    pub device: u32,
     /// Where the program makes it.
     pub place: String,
 }
@@ -89,6 +91,15 @@ pub struct Call {
 pub enum Key {
     Collective { comm: u64, sequence: u64 },
     Message { comm: u64, from: usize, to: usize, sequence: u64 },
+}
+
+impl Key {
+    /// The number that the communicator's ranks share.
+    pub fn comm(&self) -> u64 {
+        match self {
+            Self::Collective { comm, .. } | Self::Message { comm, .. } => *comm,
+        }
+    }
 }
 
 /// What data is of.

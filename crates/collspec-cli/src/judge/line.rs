@@ -31,6 +31,8 @@ pub enum Said<'a> {
     Full,
     /// A second NCCL is in the process, which is not followed.
     SecondLibrary,
+    /// The file of the NCCL that is followed.
+    Library(&'a str),
     /// Something else.
     Nothing,
 }
@@ -52,7 +54,8 @@ pub struct Data<'a> {
 /// What is wrong with a line that only the recorder writes.
 pub fn said(line: &str) -> Result<(&str, Said<'_>), String> {
     let Some((place, message)) = line.split_once(MARK) else { return Ok(("", Said::Nothing)) };
-    let process = place.split(' ').next().and_then(|place| place.rsplit_once(':')).map_or("", |(process, _)| process);
+    let (thread, device) = place.split_once(' ').unwrap_or((place, ""));
+    let process = thread.rsplit_once(':').map_or("", |(process, _)| process);
     let Some(own) = message.strip_prefix(OWN) else {
         let is_call = message.split(' ').nth(1) == Some("opCount");
         return Ok((process, if is_call { Said::Seen } else { Said::Nothing }));
@@ -62,13 +65,15 @@ pub fn said(line: &str) -> Result<(&str, Said<'_>), String> {
         "call" => {
             let (fields, place) = rest.split_once(" at=").ok_or("the place of the call is missing")?;
             let fields = Fields(fields);
-            Said::Call(fields.number("id")?, call(&fields, place)?)
+            let device = device.trim_matches(['[', ']']).parse().unwrap_or(0);
+            Said::Call(fields.number("id")?, Call { device, ..call(&fields, place)? })
         }
         "data" => Said::Data(data(&Fields(rest))?),
         "gone" => Said::Gone(Fields(rest).number("id")?, Fields(rest).word("why")?),
         "left" => Said::Left(Fields(rest).word("why")?),
         "full" => Said::Full,
         "second-nccl" => Said::SecondLibrary,
+        "library" => Said::Library(rest.strip_prefix("file=").ok_or("file is missing")?),
         _ => return Err("a line of the judge's of a kind that this version does not know".to_owned()),
     };
     Ok((process, said))
@@ -130,6 +135,7 @@ fn call(fields: &Fields<'_>, place: &str) -> Result<Call, String> {
         number: fields.number("number")?,
         lines: [fields.number("in")?, fields.number("out")?, u64::from(on_device)],
         in_graph: fields.number("graph")? == 1,
+        device: 0,
         place: place.to_owned(),
     })
 }

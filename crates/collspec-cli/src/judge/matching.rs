@@ -1,7 +1,7 @@
 //! Gathers the calls of all ranks that belong together, and has them judged as soon as their data is whole.
-use super::call::{Call, Key, Side};
+use super::call::{Call, Key, Op, Side};
 use super::line::{self, Data, Said};
-use super::rule::{self, Elements, Member};
+use super::rule::{self, Elements, Member, Source};
 use super::scenario;
 use super::tally::Tally;
 use collspec_core::oracle::Budget;
@@ -13,13 +13,28 @@ const MAX_ELEMENTS: usize = 16 << 20;
 /// Calls that are not whole yet.
 const MAX_GROUPS: usize = 1 << 20;
 
-/// The reason that the recorder gives for calls that NCCL refused.
-const REFUSED: &str = "refused";
+/// The reason for calls of which not everything was written.
+pub const NOT_ENDED: &str = "that had not ended, or whose process was killed";
 
-/// A call of a process: the process's number, and its own.
-type Source = (u32, u64);
+/// The reason for calls that NCCL refused, and the recorder's word for it.
+pub const REFUSED: &str = "that NCCL refused";
+const REFUSED_WORD: &str = "refused";
+
 /// The calls of one launch; calls outside of graphs have one.
-type Launch = (Key, u64);
+pub type Launch = (Key, u64);
+
+/// Is told what is met in the files.
+pub trait Watch {
+    /// The process with this number, as `HOST:PID`.
+    fn process(&mut self, number: u32, name: &str);
+    /// The file of the NCCL that a process uses.
+    fn library(&mut self, file: &str);
+    /// Calls that belong together are judged, or will not be for this reason. They are in the order of their ranks, or the sender comes first.
+    fn ended(&mut self, launch: &Launch, members: &[Member], fate: Result<Wrong, &str>);
+}
+
+/// True if an element of the calls is wrong.
+pub type Wrong = bool;
 
 /// A rank's call that may not be whole.
 struct Part {
@@ -33,7 +48,7 @@ struct Part {
 impl Part {
     fn new(source: Source, call: &Arc<Call>) -> Self {
         let (input, output) = (Elements::new(), Elements::new());
-        let member = Member { call: Arc::clone(call), factor: call.factor, input, output };
+        let member = Member { call: Arc::clone(call), source, factor: call.factor, input, output };
         Self { source, member, left: call.lines, gone: None }
     }
 
@@ -47,7 +62,8 @@ impl Part {
 }
 
 #[derive(Default)]
-pub struct Matcher {
+pub struct Matcher<'a> {
+    watch: Option<&'a mut dyn Watch>,
     processes: HashMap<String, u32>,
     /// Calls of which more lines may come; those of graphs stay.
     calls: HashMap<Source, Arc<Call>>,
@@ -66,7 +82,11 @@ pub struct Matcher {
     tally: Tally,
 }
 
-impl Matcher {
+impl<'a> Matcher<'a> {
+    pub fn watched(watch: Option<&'a mut dyn Watch>) -> Self {
+        Self { watch, ..Self::default() }
+    }
+
     /// Takes in a line.
     ///
     /// # Errors
@@ -80,7 +100,12 @@ impl Matcher {
         let next = u32::try_from(self.processes.len()).map_err(|_| "too many processes")?;
         let process = match self.processes.get(process) {
             Some(known) => *known,
-            None => *self.processes.entry(process.to_owned()).or_insert(next),
+            None => {
+                if let Some(watch) = &mut self.watch {
+                    watch.process(next, process);
+                }
+                *self.processes.entry(process.to_owned()).or_insert(next)
+            }
         };
         match said {
             Said::Seen => self.tally.seen += 1,
@@ -93,6 +118,11 @@ impl Matcher {
             }
             Said::Full => _ = self.full.insert(process),
             Said::SecondLibrary => _ = self.second.insert(process),
+            Said::Library(file) => {
+                if let Some(watch) = &mut self.watch {
+                    watch.library(file);
+                }
+            }
             Said::Nothing => {}
         }
         if self.elements > MAX_ELEMENTS || self.order.len() > MAX_GROUPS {
@@ -197,11 +227,14 @@ impl Matcher {
         let parts = self.launches.entry(launch).or_default();
         let at = parts.iter().position(|part| part.source == source);
         match at {
-            Some(at) if why != REFUSED => parts[at].gone = Some(reason(why)),
+            Some(at) if why != REFUSED_WORD => parts[at].gone = Some(reason(why)),
             Some(at) => {
-                parts.remove(at);
+                let part = parts.remove(at);
                 self.calls.remove(&source);
                 self.tally.leave_out(reason(why), 1);
+                if let Some(watch) = &mut self.watch {
+                    watch.ended(&launch, &[part.member], Err(&reason(why)));
+                }
             }
             None => {
                 self.launched.insert(source);
@@ -224,21 +257,22 @@ impl Matcher {
         let Some(parts) = self.launches.remove(&launch) else { return };
         self.forget(&parts);
         let count = parts.len() as u64;
-        if let Some(why) = parts.iter().find_map(|part| part.gone.clone()) {
-            self.tally.leave_out(why, count);
-            return;
-        }
-        let mut members: Vec<Member> = parts.into_iter().map(|part| part.member).collect();
-        members.sort_by_key(|member| (member.call.reads() && member.call.op.is_message(), member.call.rank));
-        if members.first().is_some_and(|member| member.call.op.is_message()) {
-            // The sender comes first.
-            members.reverse();
-        }
+        let gone = parts.iter().find_map(|part| part.gone.clone());
+        let members: Vec<Member> = parts.into_iter().map(|part| part.member).collect();
+        let members = in_order(members);
         if self.budget.is_exhausted() {
             self.budget = Budget::default();
         }
         let wrong = self.tally.wrong;
-        if let Err(why) = rule::judge(&members, launch.1, &mut self.budget, &mut self.tally) {
+        let judged = match gone {
+            Some(why) => Err(why),
+            None => rule::judge(&members, launch.1, &mut self.budget, &mut self.tally),
+        };
+        if let Some(watch) = &mut self.watch {
+            let fate = judged.as_ref().map(|()| self.tally.wrong > wrong);
+            watch.ended(&launch, &members, fate.map_err(String::as_str));
+        }
+        if let Err(why) = judged {
             self.tally.leave_out(why, count);
         }
         if wrong == 0 && self.tally.wrong > 0 {
@@ -266,22 +300,30 @@ impl Matcher {
         while self.elements > MAX_ELEMENTS / 2 || self.order.len() > MAX_GROUPS / 2 {
             let Some(launch) = self.order.pop_front() else { return };
             let Some(parts) = self.launches.remove(&launch) else { continue };
+            self.forgotten(&launch, &parts, "whose ranks are too far apart in their files");
             self.elements -= parts.iter().map(Part::elements).sum::<usize>().min(self.elements);
-            self.tally.leave_out("whose ranks are too far apart in their files", parts.len() as u64);
+        }
+    }
+
+    /// Calls that are not whole will not be judged.
+    fn forgotten(&mut self, launch: &Launch, parts: &[Part], why: &str) {
+        self.tally.leave_out(why, parts.len() as u64);
+        if let Some(watch) = &mut self.watch {
+            let members = in_order(parts.iter().map(|part| part.member.clone()).collect());
+            watch.ended(launch, &members, Err(why));
         }
     }
 
     /// Judges what is complete after the last line, and counts the rest with its reason.
     pub fn end(mut self) -> Tally {
-        for parts in std::mem::take(&mut self.launches).into_values() {
+        for (launch, parts) in std::mem::take(&mut self.launches) {
             let members = parts.first().map_or(0, |part| part.member.call.members());
-            let calls = parts.len() as u64;
             let gone = parts.iter().find_map(|part| part.gone.clone());
             let why = gone.unwrap_or_else(|| match parts.iter().all(Part::is_done) && parts.len() < members {
                 true => "of which not all ranks are there".to_owned(),
-                false => "that had not ended, or whose process was killed".to_owned(),
+                false => NOT_ENDED.to_owned(),
             });
-            self.tally.leave_out(why, calls);
+            self.forgotten(&launch, &parts, &why);
         }
         let of_graphs = self.calls.iter().filter(|(source, call)| call.in_graph && !self.launched.contains(source));
         let never = of_graphs.count() as u64;
@@ -293,10 +335,16 @@ impl Matcher {
     }
 }
 
+/// By rank; the sender of a message comes first.
+fn in_order(mut members: Vec<Member>) -> Vec<Member> {
+    members.sort_by_key(|member| (member.call.op == Op::Recv, member.call.rank));
+    members
+}
+
 /// Why a call was not judged, in words.
 fn reason(word: &str) -> String {
     match word {
-        REFUSED => "that NCCL refused".to_owned(),
+        REFUSED_WORD => REFUSED.to_owned(),
         "communicator" => "whose communicator was made where nobody saw it".to_owned(),
         "type" => "of an unknown type".to_owned(),
         "failed" => "whose communicator was aborted or failed".to_owned(),

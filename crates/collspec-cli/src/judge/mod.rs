@@ -11,19 +11,22 @@ mod rule;
 mod scenario;
 mod tally;
 
+pub use call::{Call, Key, Op, Side};
 pub use error::Error;
+pub use matching::{Launch, NOT_ENDED, REFUSED, Watch};
+pub use rule::{Elements, Member, Place, columns, reduction, shown};
 pub use tally::Tally;
 
 use matching::Matcher;
 use std::path::PathBuf;
 
-/// Reads the files of a job and judges what is in them.
+/// Reads the files of a job and judges what is in them. `watch` is told of each call.
 ///
 /// # Errors
 ///
 /// A file cannot be read, or is not what the recorder writes.
-pub fn judge(paths: &[PathBuf]) -> Result<Tally, Error> {
-    let mut matcher = Matcher::default();
+pub fn judge(paths: &[PathBuf], watch: Option<&mut dyn Watch>) -> Result<Tally, Error> {
+    let mut matcher = Matcher::watched(watch);
     files::read(paths, &mut |line| matcher.line(line))?;
     Ok(matcher.end())
 }

@@ -13,10 +13,14 @@ pub const DISAGREE: &str = "on which ranks disagree";
 /// The elements of a side: block, place in it, and bits.
 pub type Elements = Vec<(u64, u64, u64)>;
 
+/// A call of a process: the process's number, and its own.
+pub type Source = (u32, u64);
+
 /// A rank's call, and what was copied.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub struct Member {
     pub call: Arc<Call>,
+    pub source: Source,
     /// The bits of the factor of its reduction.
     pub factor: Option<u64>,
     pub input: Elements,
@@ -61,7 +65,12 @@ fn check(first: &Call, members: &[Member]) -> Result<(), String> {
     if members.iter().enumerate().all(is_alike) { Ok(()) } else { Err(DISAGREE.to_owned()) }
 }
 
-fn reduction(first: &Call, members: &[Member]) -> Result<ColumnReduction, String> {
+/// The reduction that these calls are.
+///
+/// # Errors
+///
+/// It has a factor that nobody saw.
+pub fn reduction(first: &Call, members: &[Member]) -> Result<ColumnReduction, String> {
     let kind = match first.reduce {
         0 => ReduceKind::Sum,
         1 => ReduceKind::Prod,
@@ -77,6 +86,21 @@ fn reduction(first: &Call, members: &[Member]) -> Result<ColumnReduction, String
     Ok(ColumnReduction { dtype: first.dtype, kind, ranks: first.ranks })
 }
 
+/// What the ranks add up at each place, by rank. Some are missing where a rank has not copied them.
+pub fn columns(members: &[Member]) -> HashMap<Place, Vec<u64>> {
+    let mut columns: HashMap<Place, Vec<u64>> = HashMap::new();
+    for Member { call, input, .. } in members {
+        for (block, at, bits) in input {
+            let column = columns.entry((call.cell(Side::In, *block), *at)).or_default();
+            // Places that come twice have one element.
+            if column.len() == call.rank {
+                column.push(*bits);
+            }
+        }
+    }
+    columns
+}
+
 struct Judge<'a> {
     replay: u64,
     budget: &'a mut Budget,
@@ -86,16 +110,7 @@ struct Judge<'a> {
 impl Judge<'_> {
     /// The columns of all ranks' inputs, and each rank's results.
     fn reduction(&mut self, reduction: &ColumnReduction, members: &[Member]) {
-        let mut columns: HashMap<Place, Vec<u64>> = HashMap::new();
-        for Member { call, input, .. } in members {
-            for (block, at, bits) in input {
-                let column = columns.entry((call.cell(Side::In, *block), *at)).or_default();
-                // Places that come twice have one element.
-                if column.len() == call.rank {
-                    column.push(*bits);
-                }
-            }
-        }
+        let columns = columns(members);
         let mut results: HashMap<Place, u64> = HashMap::new();
         for Member { call, output, .. } in members {
             for (block, at, found) in output {
@@ -161,7 +176,7 @@ impl Judge<'_> {
 }
 
 /// A number, with its bits where the number alone does not say them.
-fn shown(call: &Call, bits: u64) -> String {
+pub fn shown(call: &Call, bits: u64) -> String {
     let text = element_text(call.dtype, bits);
     if bits_matter(call.dtype, bits) { format!("{text} ({})", element_hex(call.dtype, bits)) } else { text }
 }

@@ -1,6 +1,7 @@
 //! Child processes: how the program starts itself again, runs other programs to their end, and sees to it that no child
 //! outlives it.
 pub mod command;
+pub mod descendants;
 pub mod guard;
 pub mod inherit;
 pub mod patience;

@@ -14,7 +14,7 @@ pub const FILTER: &str = "COLLSPEC_FILTER";
 pub const SHARD: &str = "COLLSPEC_SHARD";
 
 /// Variables of the software library, the stand-ins, and the processes that this program starts.
-const OTHERS: [&str; 24] = [
+const OTHERS: [&str; 26] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_JUDGE",
@@ -26,7 +26,9 @@ const OTHERS: [&str; 24] = [
     "COLLSPEC_SOFTWARE_FAULT",
     "COLLSPEC_SOFTWARE_GPUS",
     "COLLSPEC_SOFTWARE_NVLINKS",
+    "COLLSPEC_SOFTWARE_SCHEDULE",
     "COLLSPEC_SOFTWARE_SWITCH",
+    "COLLSPEC_SOFTWARE_WORK",
     "COLLSPEC_STANDIN",
     "COLLSPEC_STANDIN_DEVICES",
     "COLLSPEC_STANDIN_DRIVER",

@@ -26,13 +26,15 @@ pub fn compare(base: &[RowSample], candidate: &[RowSample]) -> Vec<RowCounts> {
         candidate.iter().filter_map(|sample| Some((&sample.row, sample.outcome.work()?))).collect();
     let both = base.iter().filter_map(|sample| {
         let (base, candidate) = (sample.outcome.work()?, *theirs.get(&sample.row)?);
-        let changes = changes(&sample.row, base, candidate);
+        let changes = changes(base, candidate);
+        let changes = changes.into_iter().map(|change| format!("{change} in {}", sample.row)).collect();
         Some(RowCounts { row: sample.row.clone(), base, candidate, changes })
     });
     both.collect()
 }
 
-fn changes(row: &Row, base: Work, candidate: Work) -> Vec<String> {
+/// Descriptions of the numbers that differ by [`REPORTED`] or more.
+pub fn changes(base: Work, candidate: Work) -> Vec<String> {
     let numbers = [
         ("executes", "instructions", base.instructions, candidate.instructions),
         ("loads", "bytes", base.loaded, candidate.loaded),
@@ -50,7 +52,7 @@ fn changes(row: &Row, base: Work, candidate: Work) -> Vec<String> {
             0 => String::new(),
             _ => format!("{:.0} % ", difference as f64 / base as f64 * 100.0),
         };
-        Some(format!("{does} {share}{more} {what} ({} -> {}) in {row}", thousands(base), thousands(candidate)))
+        Some(format!("{does} {share}{more} {what} ({} -> {})", thousands(base), thousands(candidate)))
     };
     numbers.into_iter().filter_map(change).collect()
 }

@@ -11,9 +11,11 @@
 //! | `find` | finds the map of a result |
 //! | `write` | builds the map with its name and the precision of its boundaries |
 //! | `map` | the map as stored in verdicts, reports and records |
+//! | `elements` | the map of single elements, of which only some are known |
 //! | `compare` | the change between two maps of the same result |
 mod compare;
 mod computing;
+mod elements;
 mod family;
 mod find;
 mod map;
@@ -26,6 +28,7 @@ mod trial;
 mod write;
 
 pub use compare::{OrderChange, compare, describe_change};
+pub use elements::of_elements;
 pub(crate) use family::{Family, may_explain};
 pub(crate) use find::{MapBudget, has_order, order_map};
 pub use map::{Explanation, OrderMap, OrderRun, Pattern, ResultOrder};

@@ -1,0 +1,142 @@
+//! `collspec explore` of a program.
+use super::exit::Exit;
+use super::explore_args::ExploreArgs;
+use super::gpu::PlaceArgs;
+use super::judged::{Ended, Judged, JudgedRun, SCHEDULE, limit_after};
+use super::{run, terminal};
+use crate::compare::schedule;
+use crate::programs::{Calls, Changes, changes};
+use anyhow::Context;
+use collspec_core::printable::{one_line, thousands};
+use collspec_run::signals;
+use collspec_suite::report::shell::quote_if_needed;
+use collspec_suite::suite::{BackendChoice, DriverRequest};
+use std::io::Write;
+use std::num::NonZeroU64;
+use std::time::{Duration, Instant};
+use tempfile::TempDir;
+
+/// The number of schedules if neither it nor the time is given: a program takes longer than a case.
+const USUAL: u64 = 10;
+
+/// Runs the program on one schedule after the other, and judges each run.
+pub fn explore_program(args: &ExploreArgs) -> anyhow::Result<Exit> {
+    run::warn_of_variables()?;
+    let options = args.options();
+    anyhow::ensure!(
+        args.backend.backend != BackendChoice::Soft && !matches!(options.backend.driver, DriverRequest::Folder(_)),
+        "a program runs on software GPUs: explore takes it with `--driver software` alone"
+    );
+    let folder = tempfile::Builder::new().prefix("collspec-explore-").tempdir();
+    let folder = folder.context("cannot make a folder for the copies")?;
+    let mut explorer = Explorer { args, folder: &folder, limit: options.timeout.map(Duration::from_secs_f64), runs: 0 };
+    writeln!(terminal::err(), "collspec: the program as it is")?;
+    let usual = explorer.run(None)?;
+    if signals::is_interrupted() {
+        return Ok(Exit::INTERRUPTED);
+    }
+    let mut out = terminal::out();
+    if let Some(wrong) = wrong(&usual, None) {
+        tell(&mut out, "without a schedule", &wrong, &usual)?;
+        writeln!(out, "no schedule was tried: the program fails without one")?;
+        return Ok(Exit::SOME_FAILED);
+    }
+    anyhow::ensure!(usual.tally.judged > 0, "no call was judged: {}", usual.tally.lines().join("; "));
+    explorer.limit.get_or_insert(limit_after(usual.took));
+    let begun = Instant::now();
+    let first = options.variation.seed.unwrap_or_default();
+    let most = args.schedules.map(NonZeroU64::get).unwrap_or(if args.seconds.is_some() { u64::MAX } else { USUAL });
+    let (mut tried, mut failed) = (0, 0);
+    for seed in (first..=u64::MAX).take(usize::try_from(most).unwrap_or(usize::MAX)) {
+        if args.seconds.is_some_and(|seconds| begun.elapsed().as_secs_f64() >= seconds) || signals::is_interrupted() {
+            break;
+        }
+        writeln!(terminal::err(), "collspec: schedule {seed}")?;
+        let text = schedule(seed, &options.variation);
+        let found = explorer.run(Some(&text))?;
+        if signals::is_interrupted() {
+            break;
+        }
+        tried += 1;
+        let Some(wrong) = self::wrong(&found, Some(&usual.calls)) else { continue };
+        failed += 1;
+        tell(&mut out, &format!("on schedule {seed}"), &wrong, &found)?;
+        let mut again = 0;
+        for _ in 0..args.confirmations {
+            again += u32::from(self::wrong(&explorer.run(Some(&text))?, Some(&usual.calls)).is_some());
+            if signals::is_interrupted() {
+                break;
+            }
+        }
+        writeln!(out, "  {again} of {} more runs on this schedule failed", args.confirmations)?;
+        let words: Vec<String> = args.program.iter().map(|word| quote_if_needed(&word.to_string_lossy())).collect();
+        let nccl = args.backend.library.nccl.as_ref();
+        let nccl = nccl.map_or(String::new(), |nccl| format!("--nccl {} ", quote_if_needed(nccl)));
+        writeln!(out, "  run it again: {SCHEDULE}={text} collspec judge {nccl}-- {}", one_line(&words.join(" ")))?;
+        out.flush()?;
+    }
+    writeln!(
+        out,
+        "{} schedules, {} calls judged on the first run: {failed} failed",
+        thousands(tried),
+        thousands(usual.tally.judged)
+    )?;
+    out.flush()?;
+    Ok(match failed {
+        0 if signals::is_interrupted() => Exit::INTERRUPTED,
+        0 => Exit::ALL_PASSED,
+        _ => Exit::SOME_FAILED,
+    })
+}
+
+/// Runs the program again and again.
+struct Explorer<'a> {
+    args: &'a ExploreArgs,
+    folder: &'a TempDir,
+    limit: Option<Duration>,
+    runs: u64,
+}
+
+impl Explorer<'_> {
+    fn run(&mut self, schedule: Option<&str>) -> anyhow::Result<JudgedRun> {
+        self.runs += 1;
+        let folder = self.folder.path().join(self.runs.to_string());
+        let program = Judged {
+            words: &self.args.program,
+            place: PlaceArgs { nccl: self.args.backend.library.nccl.clone(), no_torch: false },
+            driver: Some("software"),
+            settings: "all=0".to_owned(),
+            variables: schedule.map(|text| (SCHEDULE.to_owned(), text.into())).into_iter().collect(),
+            limit: self.limit,
+            is_aside: true,
+        };
+        let run = program.judged(&folder)?;
+        // Only what was gathered of it is needed.
+        let _ = std::fs::remove_dir_all(&folder);
+        Ok(run)
+    }
+}
+
+/// What is wrong with a run, beside the one without a schedule.
+fn wrong(run: &JudgedRun, usual: Option<&Calls>) -> Option<String> {
+    let JudgedRun { ended, tally, calls, .. } = run;
+    if *ended != Ended::Code(0) {
+        return Some(ended.to_string());
+    }
+    if tally.wrong > 0 {
+        return Some(format!("{} elements are wrong", thousands(tally.wrong)));
+    }
+    let Changes { other_bits, .. } = changes([usual?, calls]);
+    Some(format!("other bits than without a schedule, in {} calls, the first: {}", other_bits.calls, other_bits.first?))
+}
+
+fn tell(out: &mut impl Write, when: &str, wrong: &str, run: &JudgedRun) -> anyhow::Result<()> {
+    writeln!(out, "FAIL {when}: {}", one_line(wrong))?;
+    if let Some(open) = run.calls.first_open() {
+        writeln!(out, "  the first call that had not ended: {}", one_line(&open))?;
+    }
+    for line in run.tally.lines() {
+        writeln!(out, "  {line}")?;
+    }
+    Ok(())
+}

@@ -1,0 +1,194 @@
+//! Runs a program whose NCCL calls are written down with some of their data.
+use super::backend_args::driver_request;
+use super::gpu::{self, PlaceArgs};
+use super::record::{FOLDER_VARIABLE, PRELOAD, RECORDER, before, cannot_start, in_front, program, startable};
+use super::terminal;
+use crate::fetch::elf;
+use crate::judge::{self, Tally};
+use crate::programs::{Calls, Gathering};
+use anyhow::Context;
+use collspec_run::child::descendants;
+use collspec_run::child::guard::ChildGuard;
+use collspec_run::library::standin;
+use collspec_run::run::Driver;
+use collspec_run::signals;
+use rustix::process::{Pid, Signal, kill_process};
+use std::ffi::{OsStr, OsString};
+use std::fmt;
+use std::io::Write;
+use std::os::fd::AsFd;
+use std::os::unix::process::ExitStatusExt;
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+/// The variable with what is copied, as the recorder reads it.
+const SETTINGS_VARIABLE: &str = "COLLSPEC_JUDGE";
+/// The variable with the schedule of kernels on software GPUs.
+pub const SCHEDULE: &str = "COLLSPEC_SOFTWARE_SCHEDULE";
+/// What a shell adds to the number of a signal that ended a program.
+const BY_SIGNAL: i32 = 128;
+/// How long a program that is told to end has for it: torchrun gives its workers 30 seconds.
+const GRACE: Duration = Duration::from_secs(40);
+/// A further run of a program may take so many times as long as the longest before it, and a minute more.
+const TIMES: u32 = 10;
+const MORE: Duration = Duration::from_secs(60);
+/// Longer than any program runs.
+const FOREVER: Duration = Duration::from_secs(10 << 32);
+
+/// What is run, and how.
+pub struct Judged<'a> {
+    pub words: &'a [OsString],
+    pub place: PlaceArgs,
+    pub driver: Option<&'a str>,
+    /// What is copied, as the recorder reads it.
+    pub settings: String,
+    pub variables: Vec<(String, OsString)>,
+    /// After this time it is ended. Without one it may take for ever.
+    pub limit: Option<Duration>,
+    /// Its standard output goes to the standard error: the standard output is the report's.
+    pub is_aside: bool,
+}
+
+/// How a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Ended {
+    /// With this exit code, or 128 and the number of a signal.
+    Code(u8),
+    /// Not by itself within this time.
+    TooLate(Duration),
+}
+
+impl fmt::Display for Ended {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Code(code) => write!(f, "exit code {code}"),
+            Self::TooLate(limit) => write!(f, "not ended after {:.0} s", limit.as_secs_f64()),
+        }
+    }
+}
+
+/// A run of a program, and what came of it.
+pub struct JudgedRun {
+    pub ended: Ended,
+    pub tally: Tally,
+    pub calls: Calls,
+    pub files: Vec<PathBuf>,
+    pub took: Duration,
+}
+
+/// How long a run may take after one that took this long.
+pub fn limit_after(longest: Duration) -> Duration {
+    longest.saturating_mul(TIMES).saturating_add(MORE)
+}
+
+impl Judged<'_> {
+    /// Runs the program, and judges its results and gathers its calls.
+    ///
+    /// # Errors
+    ///
+    /// As of [`Judged::run`]; its files cannot be read.
+    pub fn judged(&self, folder: &Path) -> anyhow::Result<JudgedRun> {
+        std::fs::create_dir(folder).context("cannot make a folder for the copies")?;
+        let begun = Instant::now();
+        let ended = self.run(folder)?;
+        let took = begun.elapsed();
+        let files = files_of(folder)?;
+        let mut gathering = Gathering::default();
+        let tally = judge::judge(&files, Some(&mut gathering))?;
+        Ok(JudgedRun { ended, tally, calls: gathering.calls(), files, took })
+    }
+
+    /// Runs the program to its end, with files in this folder.
+    ///
+    /// # Errors
+    ///
+    /// It cannot be started, or what it needs is missing.
+    pub fn run(&self, folder: &Path) -> anyhow::Result<Ended> {
+        let word = self.words.first().context("no program is named")?;
+        let file = startable(word).with_context(|| cannot_start(word))?;
+        if elf::is_static(&file) {
+            writeln!(
+                terminal::err(),
+                "collspec: {} is linked statically, so its own calls cannot be seen",
+                file.display()
+            )?;
+        }
+        let mut variables = vec![(FOLDER_VARIABLE, folder.into()), (SETTINGS_VARIABLE, self.settings.clone().into())];
+        variables.extend(self.variables.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        let mut preload = self.place.library()?.map(|library| before(library, PRELOAD));
+        if self.has_software_gpus()? {
+            for (name, value) in gpu::variables(&self.place)? {
+                if name == PRELOAD { preload = Some(value) } else { variables.push((name, value)) }
+            }
+        }
+        let recorder = standin::installed(RECORDER)?;
+        let preload = match preload {
+            Some(others) => in_front(recorder, Some(others)),
+            None => before(recorder, PRELOAD),
+        };
+        variables.push((PRELOAD, preload));
+        let mut command = program(self.words, &variables)?;
+        if self.is_aside {
+            command.stdout(Stdio::from(std::io::stderr().as_fd().try_clone_to_owned()?));
+        }
+        if self.limit.is_some() {
+            descendants::adopt().context("the processes of the program could not be found again")?;
+        }
+        let child = command.spawn().with_context(|| cannot_start(word))?;
+        signals::pass_on_to(child.id());
+        // It leads no process group: what a terminal sends to this process's group reaches it too.
+        let mut child = ChildGuard::of(child);
+        let ended = child.ends_within(self.limit.unwrap_or(FOREVER));
+        if !ended {
+            tell_to_end(&child);
+        }
+        signals::pass_on_no_more();
+        let status = child.end().context("cannot wait for the program")?;
+        Ok(match self.limit {
+            Some(limit) if !ended => Ended::TooLate(limit),
+            _ => {
+                let code = status.code().unwrap_or_else(|| BY_SIGNAL + status.signal().unwrap_or(0));
+                Ended::Code(u8::try_from(code).unwrap_or(u8::MAX))
+            }
+        })
+    }
+
+    /// As other commands choose a driver; this program itself chooses when it runs.
+    ///
+    /// # Errors
+    ///
+    /// There is no such driver.
+    pub fn has_software_gpus(&self) -> anyhow::Result<bool> {
+        let own = std::env::current_exe().and_then(|own| own.canonicalize()).ok();
+        let program = self.words.first().and_then(|word| startable(word).ok()?.canonicalize().ok());
+        if self.driver.is_none() && own.is_some() && program == own {
+            return Ok(false);
+        }
+        let driver = driver_request(self.driver).resolve(false).map_err(anyhow::Error::msg)?;
+        Ok(driver == Driver::Software)
+    }
+}
+
+/// Asks a program to end, so that it ends what it has started, and then kills what is left.
+fn tell_to_end(child: &ChildGuard) {
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
+    let asked = pid.is_some_and(|pid| kill_process(pid, Signal::TERM).is_ok());
+    if asked {
+        child.ends_within(GRACE);
+    }
+    descendants::kill_all();
+}
+
+/// The files that the recorder has written to a folder.
+///
+/// # Errors
+///
+/// The folder cannot be read.
+pub fn files_of(folder: &Path) -> anyhow::Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(folder).with_context(|| format!("cannot read the folder {}", folder.display()))?;
+    let files = entries.filter_map(|entry| Some(entry.ok()?.path()));
+    let mut files: Vec<PathBuf> = files.filter(|file| file.extension() == Some(OsStr::new("log"))).collect();
+    files.sort();
+    Ok(files)
+}
