@@ -54,3 +54,25 @@ fn a_torch_that_cannot_be_changed_is_told() {
     let output = python(&["--no-torch"], "import torch; print(torch.__version__)", folder.path()).unwrap();
     assert_eq!(printed(&output), "9.9");
 }
+
+/// Programs ask NVML for devices, and libraries are linked with functions of the driver that they never call.
+#[test]
+#[cfg(target_arch = "x86_64")]
+fn nvml_knows_the_devices_and_functions_that_are_missing_can_be_linked() {
+    let folder = tempfile::tempdir().unwrap();
+    let asks = "
+import ctypes
+nvml, cuda = ctypes.CDLL('libnvidia-ml.so.1'), ctypes.CDLL('libcuda.so.1')
+count, device, memory = ctypes.c_uint(), ctypes.c_void_p(), (ctypes.c_uint64 * 3)()
+text, again = ctypes.create_string_buffer(96), ctypes.c_void_p()
+codes = [nvml.nvmlInit_v2(), nvml.nvmlDeviceGetCount_v2(ctypes.byref(count)), nvml.nvmlDeviceGetHandleByIndex_v2(1, ctypes.byref(device)),
+    nvml.nvmlDeviceGetMemoryInfo(device, memory), nvml.nvmlDeviceGetUUID(device, text, 96), nvml.nvmlDeviceGetHandleByUUID(text, ctypes.byref(again))]
+uuid = text.value.decode()
+print(codes, count.value, memory[0] > 0 and memory[0] == memory[1] + memory[2], len(uuid), uuid[:4], again.value == device.value)
+print(cuda.cuInit(0), cuda.cuTensorMapEncodeTiled(), cuda.cuTensorMapEncodeTiled())
+";
+    let Some(output) = python(&[], asks, folder.path()) else { return };
+    assert_eq!(printed(&output), "[0, 0, 0, 0, 0, 0] 2 True 40 GPU- True\n0 801 801");
+    let told = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(told.matches("software GPU: cuTensorMapEncodeTiled is not supported").count(), 1, "{told}");
+}

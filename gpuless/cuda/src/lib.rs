@@ -27,3 +27,4 @@ pub mod library;
 pub mod alter;
 
 pub use counts::{Counts, counts, counts_of_all};
+pub use nvml::function as nvml_function;

@@ -1,22 +1,23 @@
-//! The driver's functions under their own names. Each jumps to the function of `gpuless-cuda`, which its first call looks up.
+//! The functions of the driver and of NVML under their own names. Each jumps to the function of `gpuless-cuda`, which its first call looks up.
 //!
 //! And those of the runtime's library with which programs and libraries register their kernels: this library is searched before the
 //! runtime's, so that nothing is registered there before the runtime's functions are replaced.
 #![allow(unsafe_code)] // exported C functions
 
 use gpuless_cuda::api::driver_function;
+use gpuless_cuda::nvml_function;
 use std::ffi::c_void;
 use std::sync::atomic::{AtomicPtr, Ordering};
 
 /// A function of the driver. The code of the exported function knows that the target comes first.
 #[repr(C)]
-struct Export {
+pub struct Export {
     target: AtomicPtr<c_void>,
     name: &'static str,
 }
 
 impl Export {
-    const fn new(name: &'static str) -> Self {
+    pub const fn new(name: &'static str) -> Self {
         Self { target: AtomicPtr::new(first_call as *mut c_void), name }
     }
 }
@@ -46,8 +47,17 @@ unsafe extern "C" fn first_call() {
     )
 }
 
+/// A function of the driver, or of NVML.
+fn function(name: &str) -> Option<*const ()> {
+    nvml_function(name).or_else(|| driver_function(name))
+}
+
 extern "C" fn find(export: &Export) -> *mut c_void {
-    let target = driver_function(export.name).unwrap_or(not_supported as *const ()).cast_mut().cast();
+    let target = function(export.name).unwrap_or_else(|| {
+        eprintln!("software GPU: {} is not supported", export.name);
+        not_supported as *const ()
+    });
+    let target = target.cast_mut().cast();
     export.target.store(target, Ordering::Release);
     target
 }
@@ -61,7 +71,7 @@ macro_rules! exports {
     ($($name:ident)*) => {
         #[allow(non_upper_case_globals)]
         mod by_name {
-            $(pub(super) static $name: super::Export = super::Export::new(stringify!($name));)*
+            $(pub(super) static $name: $crate::exports::Export = $crate::exports::Export::new(stringify!($name));)*
         }
         $(
             #[allow(non_snake_case)]
@@ -76,6 +86,7 @@ macro_rules! exports {
         const NAMES: &[&str] = &[$(stringify!($name)),*];
     };
 }
+pub(crate) use exports;
 
 exports! {
     cuCtxDisablePeerAccess cuCtxEnablePeerAccess cuCtxGetApiVersion cuCtxGetCurrent cuCtxGetDevice cuCtxGetFlags cuCtxGetId
@@ -108,6 +119,21 @@ exports! {
     cuStreamCreate cuStreamCreateWithPriority cuStreamDestroy cuStreamDestroy_v2 cuStreamGetCtx cuStreamGetDevice
     cuStreamGetFlags cuStreamGetId cuStreamGetPriority cuStreamIsCapturing cuStreamQuery cuStreamSynchronize
     cuStreamWaitEvent cuThreadExchangeStreamCaptureMode
+    cuMemAddressFree cuMemAddressReserve cuMemCreate cuMemExportToShareableHandle cuMemGetAccess
+    cuMemGetAllocationGranularity cuMemGetAllocationPropertiesFromHandle cuMemImportFromShareableHandle cuMemMap
+    cuMemRelease cuMemRetainAllocationHandle cuMemSetAccess cuMemUnmap cuMulticastAddDevice cuMulticastBindAddr
+    cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuStreamBatchMemOp
+    cuStreamBatchMemOp_v2 cuStreamWaitValue32 cuStreamWaitValue32_v2 cuStreamWaitValue64 cuStreamWaitValue64_v2
+    cuStreamWriteValue32 cuStreamWriteValue32_v2 cuStreamWriteValue64 cuStreamWriteValue64_v2
+    nvmlDeviceGetCount nvmlDeviceGetCount_v2 nvmlDeviceGetCudaComputeCapability nvmlDeviceGetCurrPcieLinkGeneration
+    nvmlDeviceGetCurrPcieLinkWidth nvmlDeviceGetFieldValues nvmlDeviceGetGpuFabricInfoV nvmlDeviceGetHandleByIndex
+    nvmlDeviceGetHandleByIndex_v2 nvmlDeviceGetHandleByPciBusId nvmlDeviceGetHandleByPciBusId_v2 nvmlDeviceGetHandleByUUID
+    nvmlDeviceGetIndex nvmlDeviceGetMemoryErrorCounter nvmlDeviceGetMemoryInfo nvmlDeviceGetMemoryInfo_v2 nvmlDeviceGetName
+    nvmlDeviceGetNvLinkCapability nvmlDeviceGetNvLinkRemoteDeviceType nvmlDeviceGetNvLinkRemotePciInfo
+    nvmlDeviceGetNvLinkRemotePciInfo_v2 nvmlDeviceGetNvLinkState nvmlDeviceGetP2PStatus nvmlDeviceGetPciInfo
+    nvmlDeviceGetPciInfoExt nvmlDeviceGetPciInfo_v2 nvmlDeviceGetPciInfo_v3 nvmlDeviceGetPcieLinkMaxSpeed
+    nvmlDeviceGetPlatformInfo nvmlDeviceGetUUID nvmlErrorString nvmlInit nvmlInitWithFlags nvmlInit_v2 nvmlShutdown
+    nvmlSystemGetConfComputeSettings nvmlSystemGetConfComputeState nvmlSystemGetDriverVersion nvmlSystemGetNVMLVersion
     __cudaInitModule __cudaRegisterFatBinary __cudaRegisterFatBinaryEnd __cudaRegisterFunction __cudaRegisterHostVar
     __cudaRegisterManagedVar __cudaRegisterSurface __cudaRegisterTexture __cudaRegisterUnifiedTable __cudaRegisterVar
     __cudaUnregisterFatBinary
@@ -119,7 +145,7 @@ mod tests {
 
     #[test]
     fn every_exported_function_is_there() {
-        let missing: Vec<_> = NAMES.iter().filter(|name| driver_function(name).is_none()).collect();
+        let missing: Vec<_> = NAMES.iter().filter(|name| function(name).is_none()).collect();
         assert!(missing.is_empty(), "{missing:?}");
     }
 }

@@ -6,6 +6,7 @@
 #![cfg(target_arch = "x86_64")] // it has machine code, and software GPUs work there alone
 
 mod exports;
+mod absent;
 mod loaded;
 
 use gpuless_cuda::api::{self, Settings};

@@ -16,7 +16,7 @@ const DRIVER: &str = "libgpuless_driver.so";
 const FOLDER: &str = "collspec-gpu";
 /// The folders in which Python looks for modules first.
 const PYTHON_PATH: &str = "PYTHONPATH";
-const NAMES: [(&str, &str); 2] = [("libcuda.so.1", DRIVER), ("libcuda.so", DRIVER)];
+const NAMES: [(&str, &str); 3] = [("libcuda.so.1", DRIVER), ("libcuda.so", DRIVER), ("libnvidia-ml.so.1", DRIVER)];
 
 /// The package for PyTorch, by the paths below the folder in which Python looks for it.
 macro_rules! python_files {

@@ -123,7 +123,7 @@ pub(crate) fn are_pinned(start: usize, len: usize) -> bool {
 }
 
 /// Bytes of device memory that are allocated.
-pub(super) fn in_use(device: usize) -> usize {
+pub(crate) fn in_use(device: usize) -> usize {
     let blocks = BLOCKS.read().unwrap_or_else(PoisonError::into_inner);
     blocks.as_ref().and_then(|blocks| blocks.used.get(&device)).copied().unwrap_or(0)
 }

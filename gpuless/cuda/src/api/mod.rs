@@ -45,6 +45,7 @@ mod watch;
 mod work;
 
 pub use blocks::Owner;
+pub(crate) use blocks::in_use;
 pub(crate) use blocks::{are_pinned, owner};
 pub use errors::{Failure, failures, forget_failures};
 pub use graves::after_launched_work;

@@ -84,7 +84,8 @@ use nvml;
 /// The name by which the library is opened.
 pub(crate) const NAME: &str = "libnvidia-ml.so.1";
 
-pub(crate) fn function(name: &str) -> Option<*const ()> {
+/// A function of NVML by its name.
+pub fn function(name: &str) -> Option<*const ()> {
     let rooms = [devices::FUNCTIONS, handles::FUNCTIONS, links::FUNCTIONS, pci::FUNCTIONS, system::FUNCTIONS];
     let found = rooms.into_iter().flatten().find(|(known, _)| *known == name).map(|(_, function)| function());
     found.or_else(|| (name == "nvmlErrorString").then_some(system::nvmlErrorString as *const ()))
