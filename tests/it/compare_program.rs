@@ -3,6 +3,8 @@ use crate::judge::{ALL, built, wrong};
 use crate::support::{Home, Run};
 use serde_json::Value;
 use std::fs;
+use std::io::{BufRead, BufReader};
+use std::process::{Command, Stdio};
 
 /// Compares a scenario as the program, on the library as it is and on one with this fault.
 fn compare(home: &Home, options: &[&str], text: &str, fault: &str, run_options: &[&str]) -> Run {
@@ -35,6 +37,7 @@ fn the_same_library_gives_the_same_calls_and_bits() {
         let report = report(&home);
         // 13 collectives, two groups of one, a message, and a graph that is launched three times; not as often as ranks make them.
         assert_eq!(report["calls"]["both"], 13 + 2 + 1 + 3, "{run}");
+        assert_eq!(report["calls"]["compared"], report["calls"]["both"], "{run}");
         let differing = ["base_alone", "candidate_alone", "others", "other_inputs", "other_bits"];
         assert!(differing.iter().all(|kind| report["calls"][kind]["calls"] == 0), "{report:#}");
         assert_eq!(report["base"]["runs"].as_array().unwrap().len(), 2);
@@ -92,6 +95,62 @@ steps = [{ op = "all_reduce", in = "x", out = "y", times = 300 }]"#;
     assert!(run.out.contains("the first call that had not ended: collective 255 of ranks [0, 1]: all_reduce"), "{run}");
 }
 
+/// Exit code 0 does not hide a call that never ended.
+#[test]
+#[ignore = "slow"]
+fn a_program_that_gives_up_on_a_call_and_ends_well_is_no_success() {
+    let home = Home::new();
+    home.file(
+        "program.toml",
+        "world_size = 2\ninputs.x = { each = \"rank\", count = 8 }\nsteps = [{ op = \"all_reduce\", in = \"x\", out = \"y\", times = 300 }]\n",
+    );
+    let folder = wrong(&home);
+    let library = format!("{folder}/libnccl.so.2");
+    let candidate = format!("{library} COLLSPEC_STANDIN_FAULT=F37b");
+    let collspec = env!("CARGO_BIN_EXE_collspec");
+    let line = format!("timeout 4 {collspec} run program.toml --nccl {library} --driver {folder} --timeout 600; true");
+    let sides = ["compare", "--runs", "1", "--driver", "cuda", "--base", &library, "--candidate", &candidate, "--"];
+    let run = home.run(&[sides.as_slice(), &["sh", "-c", &line]].concat());
+    assert_eq!(run.code, 4, "{run}");
+    assert!(run.out.contains("calls had not ended on the candidate in any run, and at most 0 on the base"), "{run}");
+    assert!(run.out.contains("the first call that had not ended: collective 255 of ranks [0, 1]"), "{run}");
+}
+
+/// All runs have the same input, and what the first one leaves behind does not disturb the second one.
+#[test]
+#[ignore = "slow"]
+fn runs_are_alike_and_leave_nothing_behind() {
+    let home = Home::new();
+    if !built(&home) {
+        return;
+    }
+    let folder = wrong(&home);
+    let library = format!("{folder}/libnccl.so.2");
+    let sides = ["compare", "--runs", "1", "--driver", "cuda", "--base", &library, "--candidate", &library, "--"];
+    let line = format!(
+        "if read line; then exit 3; fi; ./program {folder} 2; setsid sleep 7781 & (sleep 1; ./program {folder} 3) & exit 0"
+    );
+    let run = home.run(&[sides.as_slice(), &["sh", "-c", &line]].concat());
+    assert!(run.code == 0 && run.out.contains("5 calls are on both, 5 of them compared, 5 with"), "{run}");
+    assert_eq!(run.err.matches("1 processes that the program had left behind were ended").count(), 2, "{run}");
+}
+
+/// A signal that ends the command ends the program, and is no finding about a library.
+#[test]
+fn a_signal_ends_the_comparison_without_a_verdict() {
+    let home = Home::new();
+    let library = format!("{}/libnccl.so.2", wrong(&home));
+    let sides = ["compare", "--driver", "cuda", "--base", &library, "--candidate", &library, "--"];
+    let mut command = home.command(&[sides.as_slice(), &["sh", "-c", "echo begun >&2; exec sleep 600"]].concat());
+    let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
+    assert!(lines.any(|line| line.unwrap() == "begun"));
+    assert!(Command::new("kill").args(["-TERM", &child.id().to_string()]).status().unwrap().success());
+    let told: Vec<String> = lines.map_while(Result::ok).collect();
+    assert_eq!(child.wait().unwrap().code(), Some(130), "{told:?}");
+    assert!(told.iter().any(|line| line.starts_with("collspec: interrupted")), "{told:?}");
+}
+
 /// A program of which nothing was seen is not one that got no worse.
 #[test]
 fn without_judged_calls_there_is_no_verdict() {
@@ -124,10 +183,16 @@ fn what_a_program_cannot_have_is_refused() {
     refused(&["--base", "soft", "--candidate", "soft"], "a program runs on an NCCL library");
     refused(&["--base", "2.30.7", "--candidate", "2.30.7 fault=F01"], "`fault` is a setting of cases");
     refused(&["--base", "2.30.7", "--candidate", "2.32.3", "--filter", "x"], "cannot be used with");
+    refused(&["--base", "2.30.7", "--candidate", "2.32.3", "--at-least", "1"], "cannot be used with");
     refused(
         &["--base", "2.30.7", "--candidate", "2.32.3", "--format", "junit", "--output", "x"],
         "human, markdown or jsonl",
     );
-    let run = home.run(&["explore", "--backend", "soft", "--", "true"]);
-    assert!(run.code == 2 && run.err.contains("a program runs on software GPUs"), "{run}");
+    for options in [["--backend", "soft"], ["--driver", "cuda"]] {
+        let run = home.run(&[["explore"].as_slice(), &options, &["--", "true"]].concat());
+        assert!(run.code == 2 && run.err.contains("a program runs on software GPUs"), "{run}");
+    }
+    let missing = ["compare", "--base", "/there/is/none.so", "--candidate", "/there/is/none.so", "--", "true"];
+    let run = home.run(&missing);
+    assert!(run.code == 3 && !run.err.contains("run 1 of"), "{run}");
 }

@@ -59,7 +59,7 @@ pub fn at_interrupt(action: impl FnOnce() + Send + 'static) -> io::Result<()> {
     Ok(())
 }
 
-/// True once SIGINT was received.
+/// True once SIGINT was received, or another signal that ends a program to which it is passed on.
 pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
@@ -68,12 +68,10 @@ pub fn is_interrupted() -> bool {
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
 
 /// From now on this process outlives what ends the program that it started: SIGINT and SIGQUIT, which a terminal sends to both, are left to the
-/// program, and SIGTERM and SIGHUP are passed on to it. A SIGINT is noted.
+/// program, and SIGTERM and SIGHUP are passed on to it. Each of them counts as an interrupt.
 pub fn pass_on_to(program: u32) {
     extern "C" fn pass_on(signal: libc::c_int) {
-        if signal == libc::SIGINT {
-            INTERRUPTED.store(true, Ordering::Relaxed);
-        }
+        INTERRUPTED.store(true, Ordering::Relaxed);
         let program = PROGRAM.load(Ordering::Relaxed);
         if program > 0 && matches!(signal, libc::SIGTERM | libc::SIGHUP) {
             // SAFETY: a call that a handler may make. The program is this process's child and was not waited for while its number is here.

@@ -16,7 +16,7 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Options that only a comparison of scenarios has.
-const OF_CASES: [&str; 17] = [
+const OF_CASES: [&str; 25] = [
     "paths",
     "corpus",
     "filter",
@@ -34,6 +34,14 @@ const OF_CASES: [&str; 17] = [
     "write_allow",
     "verbose",
     "launcher",
+    "at_least",
+    "no_skips",
+    "repeat_seconds",
+    "allow_debug_build",
+    "ranks_per_gpu",
+    "opening_timeout",
+    "ranks_per_process",
+    "meeting_timeout",
 ];
 
 /// Headings of the help.

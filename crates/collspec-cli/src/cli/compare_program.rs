@@ -1,5 +1,6 @@
 //! `collspec compare` of a program.
 use super::compare_args::CompareArgs;
+use super::errors::tell;
 use super::exit::Exit;
 use super::gpu::PlaceArgs;
 use super::judged::{Ended, Judged, JudgedRun, SCHEDULE, limit_after};
@@ -32,6 +33,16 @@ pub fn compare_program(args: &CompareArgs) -> anyhow::Result<Exit> {
     let sides = [&args.base, &args.candidate];
     output::check("report", &reports::files(&args.report.0), sides.into_iter().map(SideRequest::file))?;
     let requests = [args.base.of_program()?, args.candidate.of_program()?];
+    let mut files = Vec::new();
+    for side in &requests {
+        match place(side).library() {
+            Ok(file) => files.push(file.map_or(String::new(), |file| file.display().to_string())),
+            Err(error) => {
+                tell(&error);
+                return Ok(Exit::BACKEND_MISSING);
+            }
+        }
+    }
     let runs = args.runs.get();
     let folder = tempfile::Builder::new().prefix("collspec-compare-").tempdir();
     let folder = folder.context("cannot make a folder for the copies")?;
@@ -45,6 +56,10 @@ pub fn compare_program(args: &CompareArgs) -> anyhow::Result<Exit> {
             writeln!(terminal::err(), "collspec: run {part} of {}: the {name}, {}", 2 * runs, one_line(side.library))?;
             let (made_run, files, on_software) = runner.run(side, &format!("{name}-{number}"))?;
             software |= on_software;
+            anyhow::ensure!(
+                on_software || side.schedule.is_none(),
+                "seed, delay-stores and early-loads are settings of software GPUs, and the program ran on this machine's"
+            );
             if signals::is_interrupted() {
                 writeln!(terminal::err(), "collspec: interrupted; nothing is said of runs that are not whole")?;
                 return Ok(Exit::INTERRUPTED);
@@ -57,21 +72,13 @@ pub fn compare_program(args: &CompareArgs) -> anyhow::Result<Exit> {
     let own = base.get(1).map(|second| changes([&base[0].0.calls, &second.0.calls]));
     let orders =
         between.first_other_bits.and_then(|[ours, theirs]| orders([(&base[0].1, ours), (&candidate[0].1, theirs)]));
-    let side = |name, request: &SideRequest, of: &OfProgram<'_>, runs: Vec<(ProgramRun, Vec<PathBuf>)>| {
-        let file = place(of).library()?.map_or(String::new(), |file| file.display().to_string());
-        anyhow::Ok(ProgramSide {
-            name,
-            text: request.text.clone(),
-            file,
-            runs: runs.into_iter().map(|(run, _)| run).collect(),
-        })
+    let side = |name, request: &SideRequest, file: &String, runs: Vec<(ProgramRun, Vec<PathBuf>)>| {
+        let runs = runs.into_iter().map(|(run, _)| run).collect();
+        ProgramSide { name, text: request.text.clone(), file: file.clone(), runs }
     };
     let comparison = ProgramComparison {
         ran_on: software.then(|| "software GPUs (without a GPU's speed and memory ordering)".to_owned()),
-        sides: [
-            side("base", &args.base, &requests[0], base)?,
-            side("candidate", &args.candidate, &requests[1], candidate)?,
-        ],
+        sides: [side("base", &args.base, &files[0], base), side("candidate", &args.candidate, &files[1], candidate)],
         changes: between,
         own,
         orders,
@@ -112,7 +119,7 @@ impl Runner<'_> {
             settings: "all=0".to_owned(),
             variables,
             limit: self.limit.or(self.longest.map(limit_after)),
-            is_aside: true,
+            is_one_of_several: true,
         };
         let JudgedRun { ended, tally, calls, files, took } = program.judged(&folder)?;
         self.longest = Some(took.max(self.longest.unwrap_or_default()));

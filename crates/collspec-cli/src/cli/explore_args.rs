@@ -11,8 +11,21 @@ use std::ffi::OsString;
 use std::num::NonZeroU64;
 
 /// Options that only cases have.
-const OF_CASES: [&str; 11] =
-    ["paths", "corpus", "filter", "exact", "forms", "quick", "require", "placement", "fault", "eager", "connect"];
+const OF_CASES: [&str; 13] = [
+    "paths",
+    "corpus",
+    "filter",
+    "exact",
+    "forms",
+    "quick",
+    "require",
+    "placement",
+    "fault",
+    "eager",
+    "connect",
+    "ranks_per_gpu",
+    "opening_timeout",
+];
 
 /// Run cases, or a program, on many schedules, and find one on which a case fails.
 ///

@@ -10,7 +10,7 @@ use anyhow::Context;
 use collspec_core::printable::{one_line, thousands};
 use collspec_run::signals;
 use collspec_suite::report::shell::quote_if_needed;
-use collspec_suite::suite::{BackendChoice, DriverRequest};
+use collspec_suite::suite::{BackendChoice, Variation};
 use std::io::Write;
 use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
@@ -24,7 +24,8 @@ pub fn explore_program(args: &ExploreArgs) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
     let options = args.options();
     anyhow::ensure!(
-        args.backend.backend != BackendChoice::Soft && !matches!(options.backend.driver, DriverRequest::Folder(_)),
+        args.backend.backend != BackendChoice::Soft
+            && args.backend.library.driver.as_deref().is_none_or(|driver| driver == "software"),
         "a program runs on software GPUs: explore takes it with `--driver software` alone"
     );
     let folder = tempfile::Builder::new().prefix("collspec-explore-").tempdir();
@@ -48,7 +49,8 @@ pub fn explore_program(args: &ExploreArgs) -> anyhow::Result<Exit> {
     let most = args.schedules.map(NonZeroU64::get).unwrap_or(if args.seconds.is_some() { u64::MAX } else { USUAL });
     let (mut tried, mut failed) = (0, 0);
     for seed in (first..=u64::MAX).take(usize::try_from(most).unwrap_or(usize::MAX)) {
-        if args.seconds.is_some_and(|seconds| begun.elapsed().as_secs_f64() >= seconds) || signals::is_interrupted() {
+        let is_late = tried > 0 && args.seconds.is_some_and(|seconds| begun.elapsed().as_secs_f64() >= seconds);
+        if is_late || signals::is_interrupted() {
             break;
         }
         writeln!(terminal::err(), "collspec: schedule {seed}")?;
@@ -62,17 +64,17 @@ pub fn explore_program(args: &ExploreArgs) -> anyhow::Result<Exit> {
         failed += 1;
         tell(&mut out, &format!("on schedule {seed}"), &wrong, &found)?;
         let mut again = 0;
-        for _ in 0..args.confirmations {
-            again += u32::from(self::wrong(&explorer.run(Some(&text))?, Some(&usual.calls)).is_some());
+        let mut runs = 0;
+        while runs < args.confirmations {
+            let confirmation = explorer.run(Some(&text))?;
             if signals::is_interrupted() {
                 break;
             }
+            runs += 1;
+            again += u32::from(self::wrong(&confirmation, Some(&usual.calls)).is_some());
         }
-        writeln!(out, "  {again} of {} more runs on this schedule failed", args.confirmations)?;
-        let words: Vec<String> = args.program.iter().map(|word| quote_if_needed(&word.to_string_lossy())).collect();
-        let nccl = args.backend.library.nccl.as_ref();
-        let nccl = nccl.map_or(String::new(), |nccl| format!("--nccl {} ", quote_if_needed(nccl)));
-        writeln!(out, "  run it again: {SCHEDULE}={text} collspec judge {nccl}-- {}", one_line(&words.join(" ")))?;
+        writeln!(out, "  {again} of {runs} more runs on this schedule failed")?;
+        writeln!(out, "  run it again: {}", one_line(&again_with(args, seed, &options.variation)))?;
         out.flush()?;
     }
     writeln!(
@@ -87,6 +89,17 @@ pub fn explore_program(args: &ExploreArgs) -> anyhow::Result<Exit> {
         0 => Exit::ALL_PASSED,
         _ => Exit::SOME_FAILED,
     })
+}
+
+/// The command that tries this schedule alone.
+fn again_with(args: &ExploreArgs, seed: u64, variation: &Variation) -> String {
+    let mut words = vec!["collspec explore --schedules 1 --seed".to_owned(), seed.to_string()];
+    words.extend(variation.delay_stores.map(|unit| format!("--delay-stores {}", unit.name())));
+    words.extend(variation.early_loads.map(|loads| format!("--early-loads {}", loads.name())));
+    words.extend(args.backend.library.nccl.as_ref().map(|nccl| format!("--nccl {}", quote_if_needed(nccl))));
+    words.push("--".to_owned());
+    words.extend(args.program.iter().map(|word| quote_if_needed(&word.to_string_lossy())));
+    words.join(" ")
 }
 
 /// Runs the program again and again.
@@ -108,7 +121,7 @@ impl Explorer<'_> {
             settings: "all=0".to_owned(),
             variables: schedule.map(|text| (SCHEDULE.to_owned(), text.into())).into_iter().collect(),
             limit: self.limit,
-            is_aside: true,
+            is_one_of_several: true,
         };
         let run = program.judged(&folder)?;
         // Only what was gathered of it is needed.
@@ -126,7 +139,10 @@ fn wrong(run: &JudgedRun, usual: Option<&Calls>) -> Option<String> {
     if tally.wrong > 0 {
         return Some(format!("{} elements are wrong", thousands(tally.wrong)));
     }
-    let Changes { other_bits, .. } = changes([usual?, calls]);
+    let Changes { only: [missing, _], other_bits, .. } = changes([usual?, calls]);
+    if let Some(first) = missing.first {
+        return Some(format!("{} calls less than without a schedule, the first: {first}", thousands(missing.calls)));
+    }
     Some(format!("other bits than without a schedule, in {} calls, the first: {}", other_bits.calls, other_bits.first?))
 }
 

@@ -29,7 +29,7 @@ pub fn judge(args: &JudgeArgs) -> anyhow::Result<Exit> {
         settings: format!("seed={seed} share={sample} all={} limit={limit_bytes}", u8::from(*all)),
         variables: Vec::new(),
         limit: None,
-        is_aside: false,
+        is_one_of_several: false,
     };
     let Ended::Code(ended) = program.run(folder)? else { anyhow::bail!("the program was not waited for") };
     let judged = files(&[folder.to_owned()]).and_then(|files| Ok(judge::judge(&files, None)?));

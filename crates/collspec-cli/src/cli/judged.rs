@@ -30,6 +30,8 @@ pub const SCHEDULE: &str = "COLLSPEC_SOFTWARE_SCHEDULE";
 const BY_SIGNAL: i32 = 128;
 /// How long a program that is told to end has for it: torchrun gives its workers 30 seconds.
 const GRACE: Duration = Duration::from_secs(40);
+/// How long processes that a program has started may outlive it: some launchers end before what they have started.
+const AFTER: Duration = Duration::from_secs(10);
 /// A further run of a program may take so many times as long as the longest before it, and a minute more.
 const TIMES: u32 = 10;
 const MORE: Duration = Duration::from_secs(60);
@@ -46,8 +48,9 @@ pub struct Judged<'a> {
     pub variables: Vec<(String, OsString)>,
     /// After this time it is ended. Without one it may take for ever.
     pub limit: Option<Duration>,
-    /// Its standard output goes to the standard error: the standard output is the report's.
-    pub is_aside: bool,
+    /// It is one of several runs: its standard output goes to the standard error because the standard output is the report's, its standard
+    /// input is empty as in the others, and what it leaves behind is ended before the next one.
+    pub is_one_of_several: bool,
 }
 
 /// How a program ended.
@@ -129,12 +132,10 @@ impl Judged<'_> {
         };
         variables.push((PRELOAD, preload));
         let mut command = program(self.words, &variables)?;
-        if self.is_aside {
-            command.stdout(Stdio::from(std::io::stderr().as_fd().try_clone_to_owned()?));
+        if self.is_one_of_several {
+            command.stdin(Stdio::null()).stdout(Stdio::from(std::io::stderr().as_fd().try_clone_to_owned()?));
         }
-        if self.limit.is_some() {
-            descendants::adopt().context("the processes of the program could not be found again")?;
-        }
+        descendants::adopt().context("the processes of the program could not be found again")?;
         let child = command.spawn().with_context(|| cannot_start(word))?;
         signals::pass_on_to(child.id());
         // It leads no process group: what a terminal sends to this process's group reaches it too.
@@ -145,6 +146,7 @@ impl Judged<'_> {
         }
         signals::pass_on_no_more();
         let status = child.end().context("cannot wait for the program")?;
+        self.end_the_rest()?;
         Ok(match self.limit {
             Some(limit) if !ended => Ended::TooLate(limit),
             _ => {
@@ -152,6 +154,19 @@ impl Judged<'_> {
                 Ended::Code(u8::try_from(code).unwrap_or(u8::MAX))
             }
         })
+    }
+
+    /// Waits for what the program has left behind: its calls are judged, too.
+    fn end_the_rest(&self) -> anyhow::Result<()> {
+        let left = descendants::end_within(AFTER);
+        if left > 0 && self.is_one_of_several {
+            descendants::kill_all();
+            writeln!(terminal::err(), "collspec: {left} processes that the program had left behind were ended")?;
+        } else if left > 0 {
+            let later = "still run; their later calls are not judged";
+            writeln!(terminal::err(), "collspec: {left} processes that the program has left behind {later}")?;
+        }
+        Ok(())
     }
 
     /// As other commands choose a driver; this program itself chooses when it runs.

@@ -21,8 +21,9 @@ impl Found {
 /// What differs.
 #[derive(Clone, Debug, Default)]
 pub struct Changes {
-    /// Calls that both have made.
+    /// Calls that both have made, and those of which the data of both was judged and compared.
     pub both: u64,
+    pub compared: u64,
     /// Calls that only the first run, or only the second, has made.
     pub only: [Found; 2],
     /// Another operation, type, number of elements or root.
@@ -45,7 +46,9 @@ pub fn changes(runs: [&Calls; 2]) -> Changes {
             continue;
         };
         changes.both += 1;
-        if !base.words(ours).eq(candidate.words(theirs)) {
+        if ours.ranks.len() != theirs.ranks.len() {
+            // A rank's part is missing, so that it was not judged either.
+        } else if !base.words(ours).eq(candidate.words(theirs)) {
             let other = || format!("{} -> {}", base.describe(name, ours), candidate.describe(name, theirs));
             changes.other_words.add(other);
         } else if ours.not_judged.is_none() && theirs.not_judged.is_none() {
@@ -59,7 +62,20 @@ pub fn changes(runs: [&Calls; 2]) -> Changes {
 }
 
 impl Changes {
+    /// The kinds of differences, in words.
+    pub fn counted(&self) -> [(&Found, &'static str); 5] {
+        let Self { only: [base, candidate], other_words, other_inputs, other_bits, .. } = self;
+        [
+            (base, "calls on the base alone"),
+            (candidate, "calls on the candidate alone"),
+            (other_words, "calls that are others"),
+            (other_inputs, "calls with other inputs"),
+            (other_bits, "calls with the same inputs and other bits"),
+        ]
+    }
+
     fn compare_data(&mut self, base: &Calls, name: &CallName, ours: &Made, theirs: &Made) {
+        self.compared += 1;
         let differs =
             |of: fn(&super::calls::RankCall) -> u64| !ours.ranks.iter().map(of).eq(theirs.ranks.iter().map(of));
         if differs(|rank| rank.input) {

@@ -2,7 +2,7 @@
 use super::calls::Calls;
 use super::changes::{Changes, Found};
 use crate::bench::comparison::counts;
-use crate::judge::{REFUSED, Tally};
+use crate::judge::{NOT_ENDED, REFUSED, Tally};
 use collspec_core::printable::{one_line, thousands};
 use collspec_run::job::Work;
 use serde_json::{Value, json};
@@ -66,21 +66,24 @@ impl ProgramSide {
         self.runs.iter().map(refused).max().unwrap_or(0)
     }
 
-    /// Why nothing can be said of this side.
-    fn reasons(&self) -> Vec<String> {
+    /// Calls that had not ended in any of the runs.
+    fn open(&self, of: fn(&mut dyn Iterator<Item = u64>) -> Option<u64>) -> u64 {
+        of(&mut self.runs.iter().map(|run| run.tally.not_judged.get(NOT_ENDED).copied().unwrap_or(0))).unwrap_or(0)
+    }
+
+    fn judges_nothing(&self) -> bool {
+        self.runs.iter().any(|run| run.tally.judged == 0)
+    }
+
+    /// Why what its runs show is not about the library that it names.
+    fn is_about_another(&self) -> Option<String> {
         let Self { name, file, runs, .. } = self;
-        let mut reasons = Vec::new();
         let others = runs.iter().flat_map(|run| &run.calls.libraries).find(|used| !is_same_file(used, file));
         if let Some(other) = others {
-            reasons.push(format!("the {name}'s program calls {other}, and not {file}"));
+            return Some(format!("the {name}'s program calls {other}, and not {file}"));
         }
-        if runs.iter().any(|run| run.tally.second_libraries > 0) {
-            reasons.push(format!("the {name}'s program uses a second NCCL, whose calls were not seen"));
-        }
-        if runs.iter().any(|run| run.is_good && run.tally.judged == 0) {
-            reasons.push(format!("no call of the {name} was judged"));
-        }
-        reasons
+        let has_second = runs.iter().any(|run| run.tally.second_libraries > 0);
+        has_second.then(|| format!("the {name}'s program uses a second NCCL, whose calls were not seen"))
     }
 
     fn lines(&self) -> Vec<String> {
@@ -88,9 +91,7 @@ impl ProgramSide {
         let mut lines = vec![format!("{name} {text} ({file})")];
         for (run, number) in runs.iter().zip(1..) {
             lines.push(format!("  run {number}: {}", run.ended));
-            if !run.is_good
-                && let Some(open) = run.calls.first_open()
-            {
+            if let Some(open) = run.calls.first_open() {
                 lines.push(format!("    the first call that had not ended: {}", one_line(&open)));
             }
             if let Some(refused) = &run.calls.first_refused {
@@ -121,33 +122,48 @@ impl ProgramComparison {
     /// Whether anything got worse.
     pub fn verdict(&self) -> ProgramVerdict {
         let [base, candidate] = &self.sides;
-        let unknown: Vec<String> = base.reasons().into_iter().chain(candidate.reasons()).collect();
-        let (mut worse, mut unsure) = (Vec::new(), unknown);
+        let others: Vec<String> = self.sides.iter().filter_map(ProgramSide::is_about_another).collect();
+        if !others.is_empty() {
+            return ProgramVerdict::None(others);
+        }
+        if base.judges_nothing() {
+            return ProgramVerdict::None(vec!["no call of the base was judged".to_owned()]);
+        }
+        let (mut worse, mut unsure) = (Vec::new(), Vec::new());
         match (base.failed(), candidate.failed()) {
+            (_, 0) if candidate.judges_nothing() => unsure.push("no call of the candidate was judged".to_owned()),
             (_, 0) => {}
             (0, failed) => {
-                worse.push(format!(
-                    "the program failed in {failed} of {} runs on the candidate alone",
-                    candidate.runs.len()
-                ));
+                let runs = candidate.runs.len();
+                worse.push(format!("the program failed in {failed} of {runs} runs on the candidate alone"));
             }
             (ours, theirs) => {
-                unsure.push(format!("the program failed on both ({ours} runs on the base, {theirs} on the candidate)"))
+                unsure.push(format!("the program failed on both ({ours} runs on the base, {theirs} on the candidate)"));
             }
         }
         let (ours, theirs) = (base.wrong(), candidate.wrong());
         if theirs > 0 && ours == 0 {
-            worse.push(format!("{theirs} elements are wrong on the candidate, and none on the base"));
+            worse.push(format!("{} elements are wrong on the candidate, and none on the base", thousands(theirs)));
         } else if theirs > 0 {
             unsure.push(format!("elements are wrong on both ({ours} on the base, {theirs} on the candidate)"));
         }
-        if candidate.refused() > base.refused() {
-            let (ours, theirs) = (base.refused(), candidate.refused());
+        let (ours, theirs) = (base.refused(), candidate.refused());
+        if base.failed() == 0 && theirs > ours {
             worse.push(format!("the candidate refused {theirs} calls, and the base {ours}"));
         }
+        // At the end of a program a call may be open by chance.
+        let (most, fewest) = (base.open(|calls| calls.max()), candidate.open(|calls| calls.min()));
+        if fewest > most {
+            unsure.push(format!(
+                "{fewest} calls had not ended on the candidate in any run, and at most {most} on the base"
+            ));
+        }
+        let missing = &self.changes.only[0];
+        if missing.calls > 0 && self.is_repeated(|own| own.only[0].calls + own.only[1].calls) {
+            unsure.push(format!("{} calls of the base are missing on the candidate", thousands(missing.calls)));
+        }
         if self.is_strict {
-            let strict = self.counted().into_iter().filter(|(found, _)| found.calls > 0);
-            worse.extend(strict.map(|(found, words)| format!("{} {words}", thousands(found.calls))));
+            self.strictly(&mut worse, &mut unsure);
         }
         if !worse.is_empty() {
             ProgramVerdict::Worse(worse)
@@ -158,15 +174,23 @@ impl ProgramComparison {
         }
     }
 
-    fn counted(&self) -> [(&Found, &'static str); 5] {
-        let Changes { only: [base, candidate], other_words, other_inputs, other_bits, .. } = &self.changes;
-        [
-            (base, "calls on the base alone"),
-            (candidate, "calls on the candidate alone"),
-            (other_words, "calls that are others"),
-            (other_inputs, "calls with other inputs"),
-            (other_bits, "calls with the same inputs and other bits"),
-        ]
+    /// True unless two runs on the base are known to differ in this as well.
+    fn is_repeated(&self, calls: fn(&Changes) -> u64) -> bool {
+        self.own.as_ref().is_none_or(|own| calls(own) == 0)
+    }
+
+    /// Counts every difference that the base does not have with itself.
+    fn strictly(&self, worse: &mut Vec<String>, unsure: &mut Vec<String>) {
+        let own = self.own.as_ref().map(|own| own.counted().map(|(found, _)| found.calls));
+        for (at, (found, words)) in
+            self.changes.counted().into_iter().enumerate().filter(|(_, (found, _))| found.calls > 0)
+        {
+            let text = format!("{} {words}", thousands(found.calls));
+            match own.is_some_and(|own| own[at] > 0) {
+                true => unsure.push(format!("{text}, and two runs on the base differ in this too")),
+                false => worse.push(text),
+            }
+        }
     }
 
     /// The report, by line.
@@ -180,13 +204,15 @@ impl ProgramComparison {
         let mut lines = vec![format!("Results{on}: {verdict}.")];
         lines.extend(reasons.iter().map(|reason| format!("  {}", one_line(reason))));
         self.sides.iter().for_each(|side| lines.extend(side.lines()));
-        let both = self.changes.both;
-        let differs = self.counted().iter().any(|(found, _)| found.calls > 0);
-        lines.push(match differs {
-            false => format!("{} calls are on both, with the same inputs and the same bits", thousands(both)),
-            true => format!("{} calls are on both", thousands(both)),
-        });
-        for (found, words) in self.counted() {
+        let Changes { both, compared, other_inputs, other_bits, .. } = &self.changes;
+        let same = compared - other_inputs.calls - other_bits.calls;
+        lines.push(format!(
+            "{} calls are on both, {} of them compared, {} with the same inputs and the same bits",
+            thousands(*both),
+            thousands(*compared),
+            thousands(same)
+        ));
+        for (found, words) in self.changes.counted() {
             if let Some(first) = &found.first {
                 lines.push(format!("  {} {words}, the first: {}", thousands(found.calls), one_line(first)));
             }
@@ -227,12 +253,13 @@ impl ProgramComparison {
             ProgramVerdict::None(reasons) => ("none", reasons),
         };
         let found = |found: &Found| json!({ "calls": found.calls, "first": found.first });
-        let Changes { both, only: [of_base, of_candidate], other_words, other_inputs, other_bits, .. } = &self.changes;
+        let Changes { both, compared, only: [of_base, of_candidate], other_words, other_inputs, other_bits, .. } =
+            &self.changes;
         let [base, candidate] = &self.sides;
         json!({
             "verdict": verdict, "reasons": reasons, "ran_on": self.ran_on, "base": base.json(), "candidate": candidate.json(),
             "calls": {
-                "both": both, "base_alone": found(of_base), "candidate_alone": found(of_candidate), "others": found(other_words),
+                "both": both, "compared": compared, "base_alone": found(of_base), "candidate_alone": found(of_candidate), "others": found(other_words),
                 "other_inputs": found(other_inputs), "other_bits": found(other_bits), "orders": self.orders,
             },
             "work": self.work_changes(),

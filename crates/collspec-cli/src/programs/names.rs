@@ -36,7 +36,8 @@ pub fn names(comms: &HashMap<u64, Members>, processes: &[String]) -> HashMap<u64
     let places: BTreeSet<Place> =
         comms.values().flat_map(|members| members.values().map(|(place, _)| *place)).collect();
     let has_all = |members: &&Members| members.values().map(|(place, _)| *place).collect::<BTreeSet<_>>() == places;
-    let first_call = |members: &Members| members.values().map(|(_, call)| *call).min();
+    // That of its rank 0: all ranks have called a communicator before another one if they have called both, but need not begin at once.
+    let first_call = |members: &Members| members.values().map(|(_, call)| *call).next();
     let world = comms.values().filter(has_all).min_by_key(|members| first_call(members));
     let ranks: HashMap<Place, usize> = match world {
         Some(world) => world.iter().map(|(rank, (place, _))| (*place, *rank)).collect(),

@@ -1,7 +1,15 @@
 //! The processes that a program has started, directly or by others.
-use rustix::process::{Pid, Signal, getpid, kill_process, set_child_subreaper};
-use std::collections::BTreeMap;
+use super::patience::Patience;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitOptions, getpid, kill_process, pidfd_open, set_child_subreaper, wait,
+};
+use std::collections::{BTreeMap, BTreeSet};
 use std::io;
+use std::time::Duration;
+
+/// How long a process that is killed may take to end.
+const DYING: Duration = Duration::from_secs(2);
 
 /// From now on processes of which the parent ends become children of this one, so that they are found.
 ///
@@ -12,19 +20,44 @@ pub fn adopt() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// Kills all processes below this one, until there are none or nothing more can be killed.
+/// Waits until there is no process below this one, for `limit` at most. How many there still are.
+pub fn end_within(limit: Duration) -> usize {
+    let _ = Patience::new(limit).wait(|slice| {
+        let found = descendants();
+        wait_for_one(&found, slice);
+        found.is_empty().then_some(())
+    });
+    // Those that were adopted and have ended are forgotten.
+    while let Ok(Some(_)) = wait(WaitOptions::NOHANG) {}
+    descendants().len()
+}
+
+/// Kills all processes below this one, until there are none or those that are left cannot be killed.
 pub fn kill_all() {
-    let mut before = 0;
+    let mut before = BTreeSet::new();
     // A process that starts others meanwhile is met again.
     loop {
         let found = descendants();
+        let numbers: BTreeSet<i32> = found.iter().map(|pid| pid.as_raw_pid()).collect();
+        if numbers.is_subset(&before) {
+            return;
+        }
         for pid in &found {
             let _ = kill_process(*pid, Signal::KILL);
         }
-        if found.is_empty() || found.len() == before {
-            return;
-        }
-        before = found.len();
+        end_within(DYING);
+        before = numbers;
+    }
+}
+
+/// Waits until one of these has ended, for `limit` at most.
+fn wait_for_one(pids: &[Pid], limit: Duration) {
+    let open: Vec<_> = pids.iter().filter_map(|pid| pidfd_open(*pid, PidfdFlags::empty()).ok()).collect();
+    let mut polled: Vec<PollFd<'_>> = open.iter().map(|fd| PollFd::new(fd, PollFlags::IN)).collect();
+    if !polled.is_empty() {
+        let _ = poll(&mut polled, Timespec::try_from(limit).ok().as_ref());
+    } else if !pids.is_empty() {
+        std::thread::sleep(limit);
     }
 }
 
