@@ -164,6 +164,45 @@ def _no(*_):
     return False
 
 
+# Softmax from half to single precision, which is one kernel for CUDA: `softmax(x, dtype=torch.float32)`.
+
+
+def _widened(kernel):
+    def run(input, dim, half_to_float, **out):
+        return kernel(input.float() if half_to_float else input, dim, False, **out)
+
+    return run
+
+
+def _narrowed(backward):
+    """Around the kernel for its gradient, which has the type of the input."""
+
+    def around(kernel):
+        def run(grad, output, dim, input_dtype, **out):
+            if grad.dtype == input_dtype:
+                return kernel(grad, output, dim, input_dtype, **out)
+            result = backward(grad, output, dim, grad.dtype).to(input_dtype)
+            for place in out.values():
+                place.resize_(result.size()).copy_(result)
+                return place
+            return result
+
+        return run
+
+    return around
+
+
+# By name: what stands around an operation's own kernel.
+AROUND = {}
+for name, backward in (
+    ("softmax", torch._softmax_backward_data),
+    ("log_softmax", torch._log_softmax_backward_data),
+):
+    for overload in ("", ".out"):
+        AROUND[f"aten::_{name}{overload}"] = _widened
+        AROUND[f"aten::_{name}_backward_data{overload}"] = _narrowed(backward)
+
+
 TABLE = {
     "aten::batch_norm_stats": _batch_norm_stats,
     "aten::batch_norm_elemt": _batch_norm_elemt,

@@ -147,6 +147,7 @@ def install():
             if function is None:
                 has_kernel = torch._C._dispatch_has_computed_kernel_for_dispatch_key(name, "CPU")
                 function = kernel(name, op) if has_kernel else refusal(name)
+                function = compositions.AROUND.get(name, lambda own: own)(function)
             library.impl(name.removeprefix("aten::"), function, "CUDA", **_OVERRIDE)
 
 

@@ -41,6 +41,20 @@ class Modules(unittest.TestCase):
         torch.manual_seed(0)
         self.compare(nn.TransformerEncoderLayer(16, 4, dropout=0.0, batch_first=True), torch.randn(2, 5, 16))
 
+    def test_softmax_from_half_to_single_precision(self):
+        values = torch.linspace(-3, 3, 12).reshape(3, 4)
+        for operation in (torch.softmax, torch.log_softmax):
+            for half in (torch.float16, torch.bfloat16):
+                with self.subTest(operation.__name__, half=half):
+                    there = values.to(CUDA, half).requires_grad_()
+                    here = values.to(half).float().requires_grad_()
+                    found, expected = operation(there, 1, dtype=torch.float32), operation(here, 1)
+                    for result in (found, expected):
+                        (result * torch.arange(12.0, device=result.device).reshape(3, 4)).sum().backward()
+                    self.assertEqual((found.dtype, there.grad.dtype), (torch.float32, half))
+                    torch.testing.assert_close(found.cpu(), expected)
+                    torch.testing.assert_close(there.grad.cpu(), here.grad.to(half))
+
     def test_masks_of_attention(self):
         torch.manual_seed(0)
         query, key, value = (torch.randn(2, 3, 5, 8) for _ in range(3))
