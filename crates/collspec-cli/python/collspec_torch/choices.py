@@ -11,10 +11,9 @@ def _ignored(*_args, **_kwargs):
 
 def make():
     """Turns off what cannot run here, for good: programs also turn it on."""
-    # Of several kernels for attention, the one that is composed of other operations.
-    for name in ("flash", "mem_efficient", "cudnn"):
-        _fix(f"_set_sdp_use_{name}", False)
-    _fix("_set_sdp_use_math", True)
+    # Of several kernels for attention, those that are composed of other operations.
+    for name, is_used in {"flash": False, "cudnn": False, "mem_efficient": True, "math": True}.items():
+        _fix(f"_set_sdp_use_{name}", is_used)
     _fix("_set_cudnn_enabled", False)
     cudnn = type(torch.backends.cudnn)
     cudnn.enabled = torch.backends.ContextProp(torch._C._get_cudnn_enabled, _ignored)

@@ -1,5 +1,7 @@
 """Operations that have no kernel for the CPU, made of others that have."""
 
+import math
+
 import torch
 
 
@@ -140,6 +142,67 @@ def _gru_cell_backward(grad_hy, workspace, has_bias):
     return grad_input, grad_hidden, grad_hy * update, *biases
 
 
+# Attention in one operation, which distributed tensors know how to split. They want the seed with which the gradient draws the same dropout again
+# as a single number; a captured one cannot be read, and what it has kept takes its place.
+
+
+def _kept(weights, seed, dropout):
+    if seed.dim() > 0:
+        return seed
+    drawn = torch.empty(weights.shape).bernoulli_(1 - dropout, generator=torch.Generator().manual_seed(int(seed)))
+    return drawn.to(weights.device)
+
+
+def _seed(weights, dropout):
+    if dropout > 0 and torch.cuda.is_current_stream_capturing():
+        return torch.empty_like(weights).bernoulli_(1 - dropout)
+    return torch.randint(2**62, (), device=weights.device) if dropout > 0 else torch.zeros((), device=weights.device)
+
+
+def _weights(query, key, bias, is_causal, scale):
+    scores = _wide(query) @ _wide(key).transpose(-2, -1) * scale
+    if bias is not None:
+        scores = scores + bias
+    if is_causal:
+        later = torch.ones(scores.shape[-2:], dtype=torch.bool, device=scores.device).triu(1)
+        scores = scores.masked_fill(later, -math.inf)
+    sums = scores.logsumexp(-1)
+    # A row without any element that counts is zero.
+    return torch.where(sums.unsqueeze(-1) == -math.inf, 0.0, scores.softmax(-1)), sums
+
+
+def _scale(query, scale):
+    return query.size(-1) ** -0.5 if scale is None else scale
+
+
+def _attention(query, key, value, bias, _sums, dropout=0.0, is_causal=False, *, scale=None):
+    weights, sums = _weights(query, key, bias, is_causal, _scale(query, scale))
+    seed = _seed(weights, dropout)
+    if dropout > 0:
+        weights = weights * _kept(weights, seed, dropout) / (1 - dropout)
+    offset = torch.zeros((), dtype=torch.int64, device=query.device)
+    # Programs rely on the strides: heads are next to each other at each place of a sequence.
+    result = torch.empty(query.size(0), query.size(2), query.size(1), value.size(3), dtype=query.dtype, device=query.device)
+    result = result.transpose(1, 2)
+    return result.copy_(weights @ _wide(value)), sums, seed, offset
+
+
+def _attention_backward(
+    grad, query, key, value, bias, _out, _sums, seed, _offset, dropout, wanted, is_causal=False, *, scale=None
+):
+    scale = _scale(query, scale)
+    weights, _ = _weights(query, key, bias, is_causal, scale)
+    wide = _wide(grad)
+    through = _kept(weights, seed, dropout) / (1 - dropout) if dropout > 0 else 1.0
+    grad_value = (weights * through).transpose(-2, -1) @ wide
+    of_weights = wide @ _wide(value).transpose(-2, -1) * through
+    of_scores = weights * (of_weights - (of_weights * weights).sum(-1, keepdim=True))
+    grad_bias = of_scores.sum_to_size(bias.shape).to(bias.dtype) if bias is not None and wanted[3] else None
+    grad_query = of_scores @ _wide(key) * scale
+    grad_key = of_scores.transpose(-2, -1) @ _wide(query) * scale
+    return grad_query.to(query.dtype), grad_key.to(key.dtype), grad_value.to(value.dtype), grad_bias
+
+
 def _in_type(operation):
     """A matrix product that names the type of its result."""
 
@@ -211,6 +274,8 @@ TABLE = {
     "aten::batch_norm_backward_reduce": _batch_norm_backward_reduce,
     "aten::batch_norm_backward_elemt": _batch_norm_backward_elemt,
     "aten::_fused_rms_norm_backward": _rms_norm_backward,
+    "aten::_scaled_dot_product_efficient_attention": _attention,
+    "aten::_scaled_dot_product_efficient_attention_backward": _attention_backward,
     "aten::_thnn_fused_lstm_cell": _lstm_cell,
     "aten::_thnn_fused_lstm_cell_backward_impl": _lstm_cell_backward,
     "aten::_thnn_fused_gru_cell": _gru_cell,

@@ -55,6 +55,41 @@ class Modules(unittest.TestCase):
                     torch.testing.assert_close(found.cpu(), expected)
                     torch.testing.assert_close(there.grad.cpu(), here.grad.to(half))
 
+    def test_attention_and_its_gradients_with_dropout_and_a_mask(self):
+        torch.manual_seed(0)
+        tensors = [torch.randn(2, 3, 8, 8) for _ in range(3)]
+        bias = torch.randn(2, 1, 8, 8)
+        bias[:, :, 3] = -float("inf")
+        for dropout in (0.0, 0.5):
+            for is_causal in (False, True):
+                with self.subTest(dropout=dropout, is_causal=is_causal):
+                    there = [item.to(CUDA).requires_grad_() for item in tensors]
+                    options = {"dropout_p": dropout, "is_causal": is_causal, "attn_mask": None if is_causal else bias.to(CUDA)}
+                    torch.cuda.manual_seed(1)
+                    out = nn.functional.scaled_dot_product_attention(*there, **options)
+                    if not dropout and tuple(map(int, torch.__version__.split(".")[:2])) >= (2, 7):
+                        # As the kernels that programs expect leave it: a view of all heads at a place needs no copy. Older versions take no
+                        # such kernel on a device that they do not know.
+                        out.transpose(1, 2).view(2, 8, 24)
+                    # The same, with what was dropped read from the result for values that are a unit matrix.
+                    torch.cuda.manual_seed(1)
+                    unit = torch.eye(8, device=CUDA).expand(2, 3, 8, 8)
+                    dropped = nn.functional.scaled_dot_product_attention(*there[:2], unit, **options).detach().cpu() == 0
+                    here = [item.clone().requires_grad_() for item in tensors]
+                    scores = here[0] @ here[1].transpose(-2, -1) / 8**0.5
+                    if is_causal:
+                        scores = scores.masked_fill(torch.ones(8, 8, dtype=torch.bool).triu(1), -float("inf"))
+                    else:
+                        scores = scores + bias.clamp(min=-1e30)
+                    weights = scores.softmax(-1).masked_fill(dropped, 0) / (1 - dropout)
+                    expected = weights @ here[2]
+                    factors = torch.randn(2, 3, 8, 8)
+                    (out * factors.to(CUDA)).sum().backward()
+                    (expected * factors).sum().backward()
+                    torch.testing.assert_close(out.cpu(), expected)
+                    for found, right in zip(there, here):
+                        torch.testing.assert_close(found.grad.cpu(), right.grad)
+
     def test_masks_of_attention(self):
         torch.manual_seed(0)
         query, key, value = (torch.randn(2, 3, 5, 8) for _ in range(3))
