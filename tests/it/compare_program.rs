@@ -89,9 +89,9 @@ fn a_program_that_hangs_on_the_candidate_is_ended_and_told() {
 inputs.x = { each = "rank", count = 8 }
 steps = [{ op = "all_reduce", in = "x", out = "y", times = 300 }]"#;
     let home = Home::new();
-    let run = compare(&home, &["--runs", "1", "--timeout", "5"], text, "F37b", &["--timeout", "600"]);
+    let run = compare(&home, &["--runs", "1", "--timeout", "20"], text, "F37b", &["--timeout", "600"]);
     assert_eq!(run.code, 1, "{run}");
-    assert!(run.out.contains("not ended after 5 s"), "{run}");
+    assert!(run.out.contains("not ended after 20 s"), "{run}");
     assert!(run.out.contains("the first call that had not ended: collective 255 of ranks [0, 1]: all_reduce"), "{run}");
 }
 
@@ -108,7 +108,7 @@ fn a_program_that_gives_up_on_a_call_and_ends_well_is_no_success() {
     let library = format!("{folder}/libnccl.so.2");
     let candidate = format!("{library} COLLSPEC_STANDIN_FAULT=F37b");
     let collspec = env!("CARGO_BIN_EXE_collspec");
-    let line = format!("timeout 4 {collspec} run program.toml --nccl {library} --driver {folder} --timeout 600; true");
+    let line = format!("timeout 20 {collspec} run program.toml --nccl {library} --driver {folder} --timeout 600; true");
     let sides = ["compare", "--runs", "1", "--driver", "cuda", "--base", &library, "--candidate", &candidate, "--"];
     let run = home.run(&[sides.as_slice(), &["sh", "-c", &line]].concat());
     assert_eq!(run.code, 4, "{run}");
