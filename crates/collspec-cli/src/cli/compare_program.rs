@@ -20,6 +20,7 @@ use tempfile::TempDir;
 
 /// The variable with the folder in which software GPUs write down their work.
 const WORK: &str = "COLLSPEC_SOFTWARE_WORK";
+
 /// Runs the program on both libraries in turn, and says what changed.
 pub fn compare_program(args: &CompareArgs) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
@@ -56,10 +57,6 @@ pub fn compare_program(args: &CompareArgs) -> anyhow::Result<Exit> {
             writeln!(terminal::err(), "collspec: run {part} of {}: the {name}, {}", 2 * runs, one_line(side.library))?;
             let (made_run, files, on_software) = runner.run(side, &format!("{name}-{number}"))?;
             software |= on_software;
-            anyhow::ensure!(
-                on_software || side.schedule.is_none(),
-                "seed, delay-stores and early-loads are settings of software GPUs, and the program ran on this machine's"
-            );
             if signals::is_interrupted() {
                 writeln!(terminal::err(), "collspec: interrupted; nothing is said of runs that are not whole")?;
                 return Ok(Exit::INTERRUPTED);
@@ -121,11 +118,16 @@ impl Runner<'_> {
             limit: self.limit.or(self.longest.map(limit_after)),
             is_one_of_several: true,
         };
+        let on_software = program.has_software_gpus()?;
+        anyhow::ensure!(
+            on_software || side.schedule.is_none(),
+            "seed, delay-stores and early-loads are settings of software GPUs, and the program would run on this machine's"
+        );
         let JudgedRun { ended, tally, calls, files, took } = program.judged(&folder)?;
         self.longest = Some(took.max(self.longest.unwrap_or_default()));
         let (is_good, work) = (ended == Ended::Code(0), work(&folder));
         let run = ProgramRun { ended: ended.to_string(), is_good, tally, calls, work };
-        Ok((run, files, program.has_software_gpus()?))
+        Ok((run, files, on_software))
     }
 }
 

@@ -134,7 +134,7 @@ impl Calls {
         made.ranks.iter().map(|rank| self.texts[rank.words as usize].as_str())
     }
 
-    /// A call in a line: `call 3 of ranks [0, 1]: all_reduce sum of 8 f32; train.py:31`
+    /// A call in a line: `collective 3 of ranks [0, 1]: all_reduce sum of 8 f32; train.py:31`
     pub fn describe(&self, name: &CallName, made: &Made) -> String {
         let CallName { comm, message, sequence, launch } = name;
         let again =
