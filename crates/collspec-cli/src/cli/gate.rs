@@ -129,6 +129,10 @@ fn compare_as_asked(args: &GateArgs) -> anyhow::Result<Exit> {
 fn words(args: &GateArgs) -> Vec<OsString> {
     let mut words: Vec<OsString> = ["collspec", "compare", "--launcher", "none", "--base"].map(Into::into).into();
     words.extend([args.base.clone().into(), "--candidate".into(), args.candidate.clone().into()]);
+    // Before any option that may take one of them as its value. What follows `--` is a program.
+    let is_option_like = |path: &Path| path.as_os_str().as_encoded_bytes().starts_with(b"-");
+    let plain = |path: &PathBuf| if is_option_like(path) { Path::new(".").join(path) } else { path.clone() };
+    words.extend(args.paths.iter().map(|path| plain(path).into_os_string()));
     let text_too = [ReportRequest { format: ReportFormat::Human, output: None }];
     for ReportRequest { format, output } in text_too.into_iter().chain(requests(&args.reports)) {
         words.extend(["--format".into(), name(format).into()]);
@@ -143,8 +147,6 @@ fn words(args: &GateArgs) -> Vec<OsString> {
     words.extend(args.corpus.iter().map(|part| format!("--corpus={part}").into()));
     words.extend(args.coverage.at_least().map(|at_least| format!("--at-least={}", at_least.as_option()).into()));
     words.extend(args.options.iter().cloned());
-    words.push("--".into());
-    words.extend(args.paths.iter().map(|path| path.clone().into_os_string()));
     words
 }
 
