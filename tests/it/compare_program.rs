@@ -135,7 +135,7 @@ fn runs_are_alike_and_leave_nothing_behind() {
     assert_eq!(run.err.matches("1 processes that the program had left behind were ended").count(), 2, "{run}");
 }
 
-/// A signal that ends the command ends the program, and is no finding about a library.
+/// A signal that ends the command also ends the program. The comparison then gives no verdict about the libraries.
 #[test]
 fn a_signal_ends_the_comparison_without_a_verdict() {
     let home = Home::new();
@@ -182,12 +182,23 @@ fn what_a_program_cannot_have_is_refused() {
     };
     refused(&["--base", "soft", "--candidate", "soft"], "a program runs on an NCCL library");
     refused(&["--base", "2.30.7", "--candidate", "2.30.7 fault=F01"], "`fault` is a setting of cases");
-    refused(&["--base", "2.30.7", "--candidate", "2.32.3", "--filter", "x"], "cannot be used with");
-    refused(&["--base", "2.30.7", "--candidate", "2.32.3", "--at-least", "1"], "cannot be used with");
+    let of_cases: [&[&str]; 6] = [
+        &["--filter", "x"],
+        &["--at-least", "1"],
+        &["--max-memory", "1GiB"],
+        &["--quick"],
+        &["--verbose"],
+        &["--launcher", "none"],
+    ];
+    for options in of_cases {
+        refused(&[&["--base", "2.30.7", "--candidate", "2.32.3"], options].concat(), "cannot be used with");
+    }
     refused(
         &["--base", "2.30.7", "--candidate", "2.32.3", "--format", "junit", "--output", "x"],
         "human, markdown or jsonl",
     );
+    let run = home.run(&["explore", "--filter", "x", "--", "true"]);
+    assert!(run.code == 2 && run.err.contains("cannot be used with"), "{run}");
     for options in [["--backend", "soft"], ["--driver", "cuda"]] {
         let run = home.run(&[["explore"].as_slice(), &options, &["--", "true"]].concat());
         assert!(run.code == 2 && run.err.contains("a program runs on software GPUs"), "{run}");

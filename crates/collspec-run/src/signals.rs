@@ -90,7 +90,7 @@ pub fn pass_on_to(program: u32) {
     }
 }
 
-/// Signals are no longer passed on, because the program has ended and its number may be another process's.
+/// Stops passing signals on. The program has ended, so its process id may belong to another process by now.
 pub fn pass_on_no_more() {
     PROGRAM.store(0, Ordering::Relaxed);
 }

@@ -99,6 +99,11 @@ pub struct NcclFetchArgs {
 /// The folder of scenarios if no path is given.
 pub const DEFAULT_FOLDER: &str = "scenarios";
 
+/// The options of the selection, which a program in place of cases excludes. The group of [`SelectionArgs`] has none of them because others
+/// are flattened into it.
+pub const OF_SELECTION: [&str; 8] =
+    ["paths", "corpus", "filter", "exact", "forms", "allow_env", "LimitArgs", "QuickArg"];
+
 /// The cases to run.
 #[derive(Clone, Debug, ClapArgs)]
 pub struct SelectionArgs {

@@ -1,5 +1,5 @@
 //! The arguments of `collspec compare`; the comments on them are the help text.
-use super::args::{LaunchArgs, MANNER, QuickArg, REPORT, SelectionArgs, at_least_one};
+use super::args::{LaunchArgs, MANNER, OF_SELECTION, QuickArg, REPORT, SelectionArgs, at_least_one};
 use super::backend_args::driver_request;
 use super::coverage_args::CoverageArgs;
 use super::report_args::ReportArgs;
@@ -15,33 +15,23 @@ use std::ffi::OsString;
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
-/// Options that only a comparison of scenarios has.
-const OF_CASES: [&str; 25] = [
-    "paths",
-    "corpus",
-    "filter",
-    "exact",
-    "forms",
-    "quick",
+/// Further options that only a comparison of scenarios has, and groups of them.
+const OF_CASES: [&str; 15] = [
+    "LaunchArgs",
+    "CoverageArgs",
     "require",
     "repeats",
     "starts",
+    "repeat_seconds",
     "no_footprint",
+    "allow_debug_build",
     "jobs",
+    "ranks_per_gpu",
+    "opening_timeout",
     "bench",
-    "min_busbw",
     "allow",
     "write_allow",
     "verbose",
-    "launcher",
-    "at_least",
-    "no_skips",
-    "repeat_seconds",
-    "allow_debug_build",
-    "ranks_per_gpu",
-    "opening_timeout",
-    "ranks_per_process",
-    "meeting_timeout",
 ];
 
 /// Headings of the help.
@@ -77,7 +67,7 @@ pub struct CompareArgs {
     pub selection: SelectionArgs,
 
     /// A program and its arguments, instead of scenarios.
-    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = OF_CASES)]
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = OF_SELECTION, conflicts_with_all = OF_CASES)]
     pub program: Vec<OsString>,
 
     #[command(flatten)]

@@ -3,20 +3,16 @@ use super::compare_args::CompareArgs;
 use super::errors::tell;
 use super::exit::Exit;
 use super::gpu::PlaceArgs;
-use super::judged::{Ended, Judged, JudgedRun, SCHEDULE, limit_after};
+use super::judged::{JudgedRun, SCHEDULE, Series, has_software_gpus};
 use super::{output, reports, run, terminal};
-use crate::compare::{OfProgram, SideRequest};
+use crate::compare::{OfProgram, SOFTWARE_GPUS, SideRequest};
 use crate::formats::ReportFormat;
 use crate::programs::{ProgramComparison, ProgramRun, ProgramSide, ProgramVerdict, changes, orders};
-use anyhow::Context;
 use collspec_core::printable::one_line;
 use collspec_run::job::Work;
 use collspec_run::signals;
-use std::ffi::OsString;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::time::Duration;
-use tempfile::TempDir;
 
 /// The variable with the folder in which software GPUs write down their work.
 const WORK: &str = "COLLSPEC_SOFTWARE_WORK";
@@ -36,7 +32,7 @@ pub fn compare_program(args: &CompareArgs) -> anyhow::Result<Exit> {
     let requests = [args.base.of_program()?, args.candidate.of_program()?];
     let mut files = Vec::new();
     for side in &requests {
-        match place(side).library() {
+        match (PlaceArgs { nccl: Some(side.library.to_owned()), no_torch: false }).library() {
             Ok(file) => files.push(file.map_or(String::new(), |file| file.display().to_string())),
             Err(error) => {
                 tell(&error);
@@ -44,24 +40,24 @@ pub fn compare_program(args: &CompareArgs) -> anyhow::Result<Exit> {
             }
         }
     }
+    let is_software = has_software_gpus(&args.program, args.driver.as_deref())?;
+    anyhow::ensure!(
+        is_software || requests.iter().all(|side| side.schedule.is_none()),
+        "seed, delay-stores and early-loads are settings of software GPUs, and the program would run on this machine's"
+    );
     let runs = args.runs.get();
-    let folder = tempfile::Builder::new().prefix("collspec-compare-").tempdir();
-    let folder = folder.context("cannot make a folder for the copies")?;
-    let mut runner =
-        Runner { args, folder: &folder, limit: args.common.timeout.map(Duration::from_secs_f64), longest: None };
+    let mut series = Series::new(&args.program, args.driver.as_deref(), args.common.timeout)?;
     let mut made: [Vec<(ProgramRun, Vec<PathBuf>)>; 2] = [Vec::new(), Vec::new()];
-    let mut software = false;
     for number in 0..runs {
         for (at, (name, side)) in ["base", "candidate"].into_iter().zip(&requests).enumerate() {
             let part = 2 * number + at + 1;
             writeln!(terminal::err(), "collspec: run {part} of {}: the {name}, {}", 2 * runs, one_line(side.library))?;
-            let (made_run, files, on_software) = runner.run(side, &format!("{name}-{number}"))?;
-            software |= on_software;
+            let run = run_on(&mut series, side)?;
             if signals::is_interrupted() {
                 writeln!(terminal::err(), "collspec: interrupted; nothing is said of runs that are not whole")?;
                 return Ok(Exit::INTERRUPTED);
             }
-            made[at].push((made_run, files));
+            made[at].push(run);
         }
     }
     let [base, candidate] = made;
@@ -74,7 +70,7 @@ pub fn compare_program(args: &CompareArgs) -> anyhow::Result<Exit> {
         ProgramSide { name, text: request.text.clone(), file: file.clone(), runs }
     };
     let comparison = ProgramComparison {
-        ran_on: software.then(|| "software GPUs (without a GPU's speed and memory ordering)".to_owned()),
+        ran_on: is_software.then(|| SOFTWARE_GPUS.to_owned()),
         sides: [side("base", &args.base, &files[0], base), side("candidate", &args.candidate, &files[1], candidate)],
         changes: between,
         own,
@@ -89,46 +85,19 @@ pub fn compare_program(args: &CompareArgs) -> anyhow::Result<Exit> {
     })
 }
 
-fn place(side: &OfProgram<'_>) -> PlaceArgs {
-    PlaceArgs { nccl: Some(side.library.to_owned()), no_torch: false }
-}
-
-/// Runs the program again and again.
-struct Runner<'a> {
-    args: &'a CompareArgs,
-    folder: &'a TempDir,
-    limit: Option<Duration>,
-    /// The time of the longest run so far.
-    longest: Option<Duration>,
-}
-
-impl Runner<'_> {
-    /// A run, its files, and whether it was on software GPUs.
-    fn run(&mut self, side: &OfProgram<'_>, name: &str) -> anyhow::Result<(ProgramRun, Vec<PathBuf>, bool)> {
-        let folder = self.folder.path().join(name);
-        let mut variables: Vec<(String, OsString)> = vec![(WORK.to_owned(), folder.clone().into())];
-        variables.extend(side.variables.iter().map(|(name, value)| (name.clone(), value.into())));
-        variables.extend(side.schedule.iter().map(|schedule| (SCHEDULE.to_owned(), schedule.into())));
-        let program = Judged {
-            words: &self.args.program,
-            place: place(side),
-            driver: self.args.driver.as_deref(),
-            settings: "all=0".to_owned(),
-            variables,
-            limit: self.limit.or(self.longest.map(limit_after)),
-            is_one_of_several: true,
-        };
-        let on_software = program.has_software_gpus()?;
-        anyhow::ensure!(
-            on_software || side.schedule.is_none(),
-            "seed, delay-stores and early-loads are settings of software GPUs, and the program would run on this machine's"
-        );
-        let JudgedRun { ended, tally, calls, files, took } = program.judged(&folder)?;
-        self.longest = Some(took.max(self.longest.unwrap_or_default()));
-        let (is_good, work) = (ended == Ended::Code(0), work(&folder));
-        let run = ProgramRun { ended: ended.to_string(), is_good, tally, calls, work };
-        Ok((run, files, on_software))
-    }
+/// A run on this side, and its files.
+fn run_on(series: &mut Series<'_>, side: &OfProgram<'_>) -> anyhow::Result<(ProgramRun, Vec<PathBuf>)> {
+    let mut counted = PathBuf::new();
+    let run = series.run(Some(side.library), |folder| {
+        counted = folder.to_owned();
+        let own = [(WORK.to_owned(), folder.into())];
+        let schedule = side.schedule.iter().map(|schedule| (SCHEDULE.to_owned(), schedule.into()));
+        let variables = side.variables.iter().map(|(name, value)| (name.clone(), value.into()));
+        own.into_iter().chain(variables).chain(schedule).collect()
+    })?;
+    let JudgedRun { ended, tally, calls, files } = run;
+    let run = ProgramRun { ended: ended.to_string(), is_good: ended.is_good(), tally, calls, work: work(&counted) };
+    Ok((run, files))
 }
 
 /// The work that the software GPUs of all processes have written down in a folder.

@@ -1,5 +1,5 @@
 //! The arguments of `collspec explore`; the comments on them are the help text.
-use super::args::{AloneArgs, MANNER, QuickArg, SelectionArgs};
+use super::args::{AloneArgs, MANNER, OF_SELECTION, QuickArg, SelectionArgs};
 use super::backend_args::BackendArgs;
 use super::settings_args::SettingsArgs;
 use clap::Args as ClapArgs;
@@ -10,22 +10,8 @@ use collspec_suite::suite::RunOptions;
 use std::ffi::OsString;
 use std::num::NonZeroU64;
 
-/// Options that only cases have.
-const OF_CASES: [&str; 13] = [
-    "paths",
-    "corpus",
-    "filter",
-    "exact",
-    "forms",
-    "quick",
-    "require",
-    "placement",
-    "fault",
-    "eager",
-    "connect",
-    "ranks_per_gpu",
-    "opening_timeout",
-];
+/// Further options that only cases have.
+const OF_CASES: [&str; 7] = ["require", "placement", "fault", "eager", "connect", "ranks_per_gpu", "opening_timeout"];
 
 /// Run cases, or a program, on many schedules, and find one on which a case fails.
 ///
@@ -45,7 +31,7 @@ pub struct ExploreArgs {
     pub selection: SelectionArgs,
 
     /// A program and its arguments, instead of cases.
-    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = OF_CASES)]
+    #[arg(last = true, value_name = "PROGRAM", conflicts_with_all = OF_SELECTION, conflicts_with_all = OF_CASES)]
     pub program: Vec<OsString>,
 
     #[command(flatten)]

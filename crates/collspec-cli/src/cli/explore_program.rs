@@ -1,20 +1,17 @@
 //! `collspec explore` of a program.
 use super::exit::Exit;
 use super::explore_args::ExploreArgs;
-use super::gpu::PlaceArgs;
-use super::judged::{Ended, Judged, JudgedRun, SCHEDULE, limit_after};
+use super::judged::{JudgedRun, SCHEDULE, Series};
 use super::{run, terminal};
 use crate::compare::schedule;
 use crate::programs::{Calls, Changes, changes};
-use anyhow::Context;
 use collspec_core::printable::{one_line, thousands};
 use collspec_run::signals;
 use collspec_suite::report::shell::quote_if_needed;
 use collspec_suite::suite::{BackendChoice, Variation};
 use std::io::Write;
 use std::num::NonZeroU64;
-use std::time::{Duration, Instant};
-use tempfile::TempDir;
+use std::time::Instant;
 
 /// The number of schedules if neither it nor the time is given: a program takes longer than a case.
 const USUAL: u64 = 10;
@@ -28,11 +25,13 @@ pub fn explore_program(args: &ExploreArgs) -> anyhow::Result<Exit> {
             && args.backend.library.driver.as_deref().is_none_or(|driver| driver == "software"),
         "a program runs on software GPUs: explore takes it with `--driver software` alone"
     );
-    let folder = tempfile::Builder::new().prefix("collspec-explore-").tempdir();
-    let folder = folder.context("cannot make a folder for the copies")?;
-    let mut explorer = Explorer { args, folder: &folder, limit: options.timeout.map(Duration::from_secs_f64), runs: 0 };
+    let mut series = Series::new(&args.program, Some("software"), options.timeout)?;
+    let nccl = args.backend.library.nccl.as_deref();
+    let mut run_on = |schedule: Option<&str>| {
+        series.run(nccl, |_| schedule.map(|text| (SCHEDULE.to_owned(), text.into())).into_iter().collect())
+    };
     writeln!(terminal::err(), "collspec: the program as it is")?;
-    let usual = explorer.run(None)?;
+    let usual = run_on(None)?;
     if signals::is_interrupted() {
         return Ok(Exit::INTERRUPTED);
     }
@@ -43,7 +42,6 @@ pub fn explore_program(args: &ExploreArgs) -> anyhow::Result<Exit> {
         return Ok(Exit::SOME_FAILED);
     }
     anyhow::ensure!(usual.tally.judged > 0, "no call was judged: {}", usual.tally.lines().join("; "));
-    explorer.limit.get_or_insert(limit_after(usual.took));
     let begun = Instant::now();
     let first = options.variation.seed.unwrap_or_default();
     let most = args.schedules.map(NonZeroU64::get).unwrap_or(if args.seconds.is_some() { u64::MAX } else { USUAL });
@@ -55,7 +53,7 @@ pub fn explore_program(args: &ExploreArgs) -> anyhow::Result<Exit> {
         }
         writeln!(terminal::err(), "collspec: schedule {seed}")?;
         let text = schedule(seed, &options.variation);
-        let found = explorer.run(Some(&text))?;
+        let found = run_on(Some(&text))?;
         if signals::is_interrupted() {
             break;
         }
@@ -66,7 +64,7 @@ pub fn explore_program(args: &ExploreArgs) -> anyhow::Result<Exit> {
         let mut again = 0;
         let mut runs = 0;
         while runs < args.confirmations {
-            let confirmation = explorer.run(Some(&text))?;
+            let confirmation = run_on(Some(&text))?;
             if signals::is_interrupted() {
                 break;
             }
@@ -102,44 +100,20 @@ fn again_with(args: &ExploreArgs, seed: u64, variation: &Variation) -> String {
     words.join(" ")
 }
 
-/// Runs the program again and again.
-struct Explorer<'a> {
-    args: &'a ExploreArgs,
-    folder: &'a TempDir,
-    limit: Option<Duration>,
-    runs: u64,
-}
-
-impl Explorer<'_> {
-    fn run(&mut self, schedule: Option<&str>) -> anyhow::Result<JudgedRun> {
-        self.runs += 1;
-        let folder = self.folder.path().join(self.runs.to_string());
-        let program = Judged {
-            words: &self.args.program,
-            place: PlaceArgs { nccl: self.args.backend.library.nccl.clone(), no_torch: false },
-            driver: Some("software"),
-            settings: "all=0".to_owned(),
-            variables: schedule.map(|text| (SCHEDULE.to_owned(), text.into())).into_iter().collect(),
-            limit: self.limit,
-            is_one_of_several: true,
-        };
-        let run = program.judged(&folder)?;
-        // Only what was gathered of it is needed.
-        let _ = std::fs::remove_dir_all(&folder);
-        Ok(run)
-    }
-}
-
 /// What is wrong with a run, beside the one without a schedule.
 fn wrong(run: &JudgedRun, usual: Option<&Calls>) -> Option<String> {
     let JudgedRun { ended, tally, calls, .. } = run;
-    if *ended != Ended::Code(0) {
+    if !ended.is_good() {
         return Some(ended.to_string());
     }
     if tally.wrong > 0 {
         return Some(format!("{} elements are wrong", thousands(tally.wrong)));
     }
-    let Changes { only: [missing, _], other_bits, .. } = changes([usual?, calls]);
+    let usual = usual?;
+    if let (None, Some(open)) = (usual.first_open(), calls.first_open()) {
+        return Some(format!("a call had not ended when the program did: {open}"));
+    }
+    let Changes { only: [missing, _], other_bits, .. } = changes([usual, calls]);
     if let Some(first) = missing.first {
         return Some(format!("{} calls less than without a schedule, the first: {first}", thousands(missing.calls)));
     }

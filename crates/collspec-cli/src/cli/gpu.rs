@@ -55,7 +55,7 @@ pub struct GpuArgs {
 }
 
 /// What a program finds in place of what it would find.
-#[derive(Clone, Debug, Default, ClapArgs)]
+#[derive(Clone, Debug, ClapArgs)]
 pub struct PlaceArgs {
     /// The NCCL that the program gets in place of the one that it brings along: a file, or one of the versions that `collspec nccl list` shows. It must
     /// have the functions that the program is linked with.

@@ -1,7 +1,7 @@
 //! `collspec judge`.
 use super::exit::Exit;
 use super::judge_args::JudgeArgs;
-use super::judged::{Ended, Judged, files_of};
+use super::judged::{Judged, files_of};
 use super::record::prepared;
 use super::{output, terminal};
 use crate::judge::{self, Tally};
@@ -31,7 +31,7 @@ pub fn judge(args: &JudgeArgs) -> anyhow::Result<Exit> {
         limit: None,
         is_one_of_several: false,
     };
-    let Ended::Code(ended) = program.run(folder)? else { anyhow::bail!("the program was not waited for") };
+    let ended = program.run(folder)?.code;
     let judged = files(&[folder.to_owned()]).and_then(|files| Ok(judge::judge(&files, None)?));
     let judged = judged.and_then(|tally| report(args, &tally));
     match judged {

@@ -21,6 +21,7 @@ use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
+use tempfile::TempDir;
 
 /// The variable with what is copied, as the recorder reads it.
 const SETTINGS_VARIABLE: &str = "COLLSPEC_JUDGE";
@@ -32,7 +33,7 @@ const BY_SIGNAL: i32 = 128;
 const GRACE: Duration = Duration::from_secs(40);
 /// How long processes that a program has started may outlive it: some launchers end before what they have started.
 const AFTER: Duration = Duration::from_secs(10);
-/// A further run of a program may take so many times as long as the longest before it, and a minute more.
+/// The time limit of a run, if none was asked for: this many times the longest run so far, and a minute more.
 const TIMES: u32 = 10;
 const MORE: Duration = Duration::from_secs(60);
 /// Longer than any program runs.
@@ -55,18 +56,25 @@ pub struct Judged<'a> {
 
 /// How a program ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Ended {
-    /// With this exit code, or 128 and the number of a signal.
-    Code(u8),
-    /// Not by itself within this time.
-    TooLate(Duration),
+pub struct Ended {
+    /// The exit code, or 128 and the number of a signal.
+    pub code: u8,
+    /// The time limit, if the program was ended because of it.
+    pub limit: Option<Duration>,
+}
+
+impl Ended {
+    /// True if the program ended by itself, with exit code 0.
+    pub fn is_good(self) -> bool {
+        self.code == 0 && self.limit.is_none()
+    }
 }
 
 impl fmt::Display for Ended {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Self::Code(code) => write!(f, "exit code {code}"),
-            Self::TooLate(limit) => write!(f, "not ended after {:.0} s", limit.as_secs_f64()),
+        match self.limit {
+            None => write!(f, "exit code {}", self.code),
+            Some(limit) => write!(f, "not ended after {:.0} s", limit.as_secs_f64()),
         }
     }
 }
@@ -77,31 +85,66 @@ pub struct JudgedRun {
     pub tally: Tally,
     pub calls: Calls,
     pub files: Vec<PathBuf>,
-    pub took: Duration,
 }
 
-/// How long a run may take after one that took this long.
-pub fn limit_after(longest: Duration) -> Duration {
-    longest.saturating_mul(TIMES).saturating_add(MORE)
+/// Runs a program several times, each with a folder of its own.
+pub struct Series<'a> {
+    pub words: &'a [OsString],
+    pub driver: Option<&'a str>,
+    folder: TempDir,
+    /// The time limit that was asked for.
+    limit: Option<Duration>,
+    /// The time of the longest run so far.
+    longest: Option<Duration>,
+    runs: usize,
 }
 
-impl Judged<'_> {
-    /// Runs the program, and judges its results and gathers its calls.
+impl<'a> Series<'a> {
+    /// # Errors
+    ///
+    /// There is no place for the folders.
+    pub fn new(words: &'a [OsString], driver: Option<&'a str>, limit: Option<f64>) -> anyhow::Result<Self> {
+        let folder = tempfile::Builder::new().prefix("collspec-runs-").tempdir();
+        let folder = folder.context("cannot make a folder for the copies")?;
+        let limit = limit.map(Duration::from_secs_f64);
+        Ok(Self { words, driver, folder, limit, longest: None, runs: 0 })
+    }
+
+    /// Runs the program once more, on this library if there is one, and judges its results and gathers its calls. `variables` gets the
+    /// folder of the run and returns the variables that the program gets.
     ///
     /// # Errors
     ///
-    /// As of [`Judged::run`]; its files cannot be read.
-    pub fn judged(&self, folder: &Path) -> anyhow::Result<JudgedRun> {
-        std::fs::create_dir(folder).context("cannot make a folder for the copies")?;
+    /// The program cannot be started, or its files cannot be read.
+    pub fn run(
+        &mut self,
+        nccl: Option<&str>,
+        variables: impl FnOnce(&Path) -> Vec<(String, OsString)>,
+    ) -> anyhow::Result<JudgedRun> {
+        self.runs += 1;
+        let folder = self.folder.path().join(self.runs.to_string());
+        std::fs::create_dir(&folder).context("cannot make a folder for the copies")?;
+        let usual = |longest: Duration| longest.saturating_mul(TIMES).saturating_add(MORE);
+        let program = Judged {
+            words: self.words,
+            place: PlaceArgs { nccl: nccl.map(str::to_owned), no_torch: false },
+            driver: self.driver,
+            settings: "all=0".to_owned(),
+            variables: variables(&folder),
+            limit: self.limit.or(self.longest.map(usual)),
+            is_one_of_several: true,
+        };
         let begun = Instant::now();
-        let ended = self.run(folder)?;
-        let took = begun.elapsed();
-        let files = files_of(folder)?;
+        let ended = program.run(&folder)?;
+        self.longest = self.longest.max(Some(begun.elapsed()));
+        let files = files_of(&folder)?;
         let mut gathering = Gathering::default();
         let tally = judge::judge(&files, Some(&mut gathering))?;
-        Ok(JudgedRun { ended, tally, calls: gathering.calls(), files, took })
+        Ok(JudgedRun { ended, tally, calls: gathering.calls(), files })
     }
+}
 
+impl Judged<'_> {
     /// Runs the program to its end, with files in this folder.
     ///
     /// # Errors
@@ -120,7 +163,7 @@ impl Judged<'_> {
         let mut variables = vec![(FOLDER_VARIABLE, folder.into()), (SETTINGS_VARIABLE, self.settings.clone().into())];
         variables.extend(self.variables.iter().map(|(name, value)| (name.as_str(), value.clone())));
         let mut preload = self.place.library()?.map(|library| before(library, PRELOAD));
-        if self.has_software_gpus()? {
+        if has_software_gpus(self.words, self.driver)? {
             for (name, value) in gpu::variables(&self.place)? {
                 if name == PRELOAD { preload = Some(value) } else { variables.push((name, value)) }
             }
@@ -147,13 +190,8 @@ impl Judged<'_> {
         signals::pass_on_no_more();
         let status = child.end().context("cannot wait for the program")?;
         self.end_the_rest()?;
-        Ok(match self.limit {
-            Some(limit) if !ended => Ended::TooLate(limit),
-            _ => {
-                let code = status.code().unwrap_or_else(|| BY_SIGNAL + status.signal().unwrap_or(0));
-                Ended::Code(u8::try_from(code).unwrap_or(u8::MAX))
-            }
-        })
+        let code = status.code().unwrap_or_else(|| BY_SIGNAL + status.signal().unwrap_or(0));
+        Ok(Ended { code: u8::try_from(code).unwrap_or(u8::MAX), limit: self.limit.filter(|_| !ended) })
     }
 
     /// Waits for what the program has left behind: its calls are judged, too.
@@ -168,21 +206,21 @@ impl Judged<'_> {
         }
         Ok(())
     }
+}
 
-    /// As other commands choose a driver; this program itself chooses when it runs.
-    ///
-    /// # Errors
-    ///
-    /// There is no such driver.
-    pub fn has_software_gpus(&self) -> anyhow::Result<bool> {
-        let own = std::env::current_exe().and_then(|own| own.canonicalize()).ok();
-        let program = self.words.first().and_then(|word| startable(word).ok()?.canonicalize().ok());
-        if self.driver.is_none() && own.is_some() && program == own {
-            return Ok(false);
-        }
-        let driver = driver_request(self.driver).resolve(false).map_err(anyhow::Error::msg)?;
-        Ok(driver == Driver::Software)
+/// True if the program gets software GPUs: as other commands choose a driver. This program itself chooses when it runs.
+///
+/// # Errors
+///
+/// The driver that was asked for does not exist.
+pub fn has_software_gpus(words: &[OsString], driver: Option<&str>) -> anyhow::Result<bool> {
+    let own = std::env::current_exe().and_then(|own| own.canonicalize()).ok();
+    let program = words.first().and_then(|word| startable(word).ok()?.canonicalize().ok());
+    if driver.is_none() && own.is_some() && program == own {
+        return Ok(false);
     }
+    let driver = driver_request(driver).resolve(false).map_err(anyhow::Error::msg)?;
+    Ok(driver == Driver::Software)
 }
 
 /// Asks a program to end, so that it ends what it has started, and then kills what is left.

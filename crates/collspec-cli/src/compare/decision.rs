@@ -131,11 +131,14 @@ impl Decision {
     }
 }
 
+/// Software GPUs, and what cannot be seen there.
+pub const SOFTWARE_GPUS: &str = "software GPUs (without a GPU's speed and memory ordering)";
+
 /// What both sides ran on, and what cannot be seen there. Empty if that is unknown or differs.
 fn ran_on(comparison: &Comparison) -> String {
     let one = |header: &Header| {
         if header.has_software_gpus() {
-            return Some("software GPUs (without a GPU's speed and memory ordering)".to_owned());
+            return Some(SOFTWARE_GPUS.to_owned());
         }
         if header.library.backend == "soft" {
             return Some("the software model (without NCCL)".to_owned());

@@ -48,7 +48,7 @@ pub mod work;
 
 pub use change::{Change, Meaning};
 pub use comparison::{Comparison, FirstFailures, Row, SideSummary};
-pub use decision::{Decision, GateVerdict};
+pub use decision::{Decision, GateVerdict, SOFTWARE_GPUS};
 pub use execute::{Observer, Repetition, USUAL_STARTS, compare};
 pub use footprints::measure_footprints;
 pub use provenance::Provenance;

@@ -69,7 +69,7 @@ fn check(first: &Call, members: &[Member]) -> Result<(), String> {
 ///
 /// # Errors
 ///
-/// It has a factor that nobody saw.
+/// The factor of the reduction was not recorded.
 pub fn reduction(first: &Call, members: &[Member]) -> Result<ColumnReduction, String> {
     let kind = match first.reduce {
         0 => ReduceKind::Sum,

@@ -28,7 +28,7 @@ pub struct Changes {
     pub only: [Found; 2],
     /// Another operation, type, number of elements or root.
     pub other_words: Found,
-    /// Other inputs, so that other results are no wonder.
+    /// The inputs differ already, so the results say nothing about the library.
     pub other_inputs: Found,
     /// The same inputs and other bits, where both were judged.
     pub other_bits: Found,

@@ -52,6 +52,17 @@ pub enum ProgramVerdict {
     None(Vec<String>),
 }
 
+impl ProgramVerdict {
+    /// The verdict, and the reasons.
+    fn words(self) -> (&'static str, Vec<String>) {
+        match self {
+            Self::NothingWorse => ("nothing got worse", Vec::new()),
+            Self::Worse(worse) => ("worse", worse),
+            Self::None(reasons) => ("no verdict", reasons),
+        }
+    }
+}
+
 impl ProgramSide {
     fn wrong(&self) -> u64 {
         self.runs.iter().map(|run| run.tally.wrong).sum()
@@ -66,9 +77,9 @@ impl ProgramSide {
         self.runs.iter().map(refused).max().unwrap_or(0)
     }
 
-    /// Calls that had not ended in any of the runs.
-    fn open(&self, of: fn(&mut dyn Iterator<Item = u64>) -> Option<u64>) -> u64 {
-        of(&mut self.runs.iter().map(|run| run.tally.not_judged.get(NOT_ENDED).copied().unwrap_or(0))).unwrap_or(0)
+    /// Calls that had not ended, by run.
+    fn open(&self) -> impl Iterator<Item = u64> {
+        self.runs.iter().map(|run| run.tally.not_judged.get(NOT_ENDED).copied().unwrap_or(0))
     }
 
     fn judges_nothing(&self) -> bool {
@@ -152,7 +163,7 @@ impl ProgramComparison {
             worse.push(format!("the candidate refused {theirs} calls, and the base {ours}"));
         }
         // At the end of a program a call may be open by chance.
-        let (most, fewest) = (base.open(|calls| calls.max()), candidate.open(|calls| calls.min()));
+        let (most, fewest) = (base.open().max().unwrap_or(0), candidate.open().min().unwrap_or(0));
         if fewest > most {
             unsure.push(format!(
                 "{fewest} calls had not ended on the candidate in any run, and at most {most} on the base"
@@ -198,11 +209,7 @@ impl ProgramComparison {
     /// The report, by line.
     pub fn lines(&self) -> Vec<String> {
         let on = self.ran_on.as_ref().map_or(String::new(), |on| format!(" on {on}"));
-        let (verdict, reasons) = match self.verdict() {
-            ProgramVerdict::NothingWorse => ("nothing got worse".to_owned(), Vec::new()),
-            ProgramVerdict::Worse(worse) => ("worse".to_owned(), worse),
-            ProgramVerdict::None(reasons) => ("no verdict".to_owned(), reasons),
-        };
+        let (verdict, reasons) = self.verdict().words();
         let mut lines = vec![format!("Results{on}: {verdict}.")];
         lines.extend(reasons.iter().map(|reason| format!("  {}", one_line(reason))));
         self.sides.iter().for_each(|side| lines.extend(side.lines()));
@@ -254,11 +261,7 @@ impl ProgramComparison {
     }
 
     pub fn json(&self) -> Value {
-        let (verdict, reasons) = match self.verdict() {
-            ProgramVerdict::NothingWorse => ("nothing_worse", Vec::new()),
-            ProgramVerdict::Worse(worse) => ("worse", worse),
-            ProgramVerdict::None(reasons) => ("none", reasons),
-        };
+        let (verdict, reasons) = self.verdict().words();
         let found = |found: &Found| json!({ "calls": found.calls, "first": found.first });
         let Changes { both, compared, only: [of_base, of_candidate], other_words, other_inputs, other_bits, .. } =
             &self.changes;

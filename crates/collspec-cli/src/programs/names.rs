@@ -36,7 +36,7 @@ pub fn names(comms: &HashMap<u64, Members>, processes: &[String]) -> HashMap<u64
     let places: BTreeSet<Place> =
         comms.values().flat_map(|members| members.values().map(|(place, _)| *place)).collect();
     let has_all = |members: &&Members| members.values().map(|(place, _)| *place).collect::<BTreeSet<_>>() == places;
-    // That of its rank 0: all ranks have called a communicator before another one if they have called both, but need not begin at once.
+    // Ranks may begin to use two communicators in different orders, so one of them decides: rank 0, or the lowest that is known.
     let first_call = |members: &Members| members.values().map(|(_, call)| *call).next();
     let world = comms.values().filter(has_all).min_by_key(|members| first_call(members));
     let ranks: HashMap<Place, usize> = match world {

@@ -20,7 +20,7 @@ pub fn adopt() -> io::Result<()> {
     Ok(set_child_subreaper(Some(getpid()))?)
 }
 
-/// Waits until there is no process below this one, for `limit` at most. How many there still are.
+/// Waits until all processes that this one has started, directly or by others, have ended, for `limit` at most. Returns how many still run.
 pub fn end_within(limit: Duration) -> usize {
     let _ = Patience::new(limit).wait(|slice| {
         let found = descendants();

@@ -88,7 +88,7 @@ fn that_no_rank_left_the_others_is_not_said_of_ranks_that_are_not_known() {
     assert!(!said.contains("No rank left") && said.contains("of ranks 0, 1 and 3"), "{said}");
 }
 
-/// The dumps of each run are in a folder of its own, and the folders may be named in any order.
+/// Each run has a folder for its dumps, and the order in which the folders are named does not matter.
 #[test]
 fn of_two_dumps_of_a_rank_the_one_of_the_newest_run_is_read() {
     let home = tempfile::tempdir().unwrap();
