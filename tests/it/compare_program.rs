@@ -141,7 +141,7 @@ fn a_signal_ends_the_comparison_without_a_verdict() {
     let home = Home::new();
     let library = format!("{}/libnccl.so.2", wrong(&home));
     let sides = ["compare", "--driver", "cuda", "--base", &library, "--candidate", &library, "--"];
-    let mut command = home.command(&[sides.as_slice(), &["sh", "-c", "echo begun >&2; exec sleep 600"]].concat());
+    let mut command = home.command(&[sides.as_slice(), &["sh", "-c", "echo begun >&2; exec sleep 60"]].concat());
     let mut child = command.stdout(Stdio::null()).stderr(Stdio::piped()).spawn().unwrap();
     let mut lines = BufReader::new(child.stderr.take().unwrap()).lines();
     assert!(lines.any(|line| line.unwrap() == "begun"));

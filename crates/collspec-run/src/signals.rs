@@ -66,31 +66,49 @@ pub fn is_interrupted() -> bool {
 
 /// The program to which [`pass_on_to`] passes signals; 0 without one.
 static PROGRAM: AtomicI32 = AtomicI32::new(0);
+/// The signal that is to be passed on; 0 without one. Whoever takes it sends it, so that none is lost and none sent twice.
+static TO_PASS_ON: AtomicI32 = AtomicI32::new(0);
 
-/// From now on this process outlives what ends the program that it started: SIGINT and SIGQUIT, which a terminal sends to both, are left to the
-/// program, and SIGTERM and SIGHUP are passed on to it. Each of them counts as an interrupt.
-pub fn pass_on_to(program: u32) {
-    extern "C" fn pass_on(signal: libc::c_int) {
-        INTERRUPTED.store(true, Ordering::Relaxed);
-        let program = PROGRAM.load(Ordering::Relaxed);
-        if program > 0 && matches!(signal, libc::SIGTERM | libc::SIGHUP) {
+/// Sends the program the signal that it has not got yet.
+fn pass_on() {
+    let program = PROGRAM.load(Ordering::SeqCst);
+    if program > 0 {
+        let signal = TO_PASS_ON.swap(0, Ordering::SeqCst);
+        if signal > 0 {
             // SAFETY: a call that a handler may make. The program is this process's child and was not waited for while its number is here.
             unsafe { libc::kill(program, signal) };
         }
     }
-    PROGRAM.store(i32::try_from(program).unwrap_or(0), Ordering::Relaxed);
-    let handler: extern "C" fn(libc::c_int) = pass_on;
+}
+
+/// From now on this process outlives what ends the program that it is about to start: SIGINT and SIGQUIT, which a terminal sends to both, are left to
+/// the program, and SIGTERM and SIGHUP are passed on to it by [`pass_on_to`]. Each of them counts as an interrupt.
+pub fn outlive_program() {
+    extern "C" fn note(signal: libc::c_int) {
+        INTERRUPTED.store(true, Ordering::Relaxed);
+        if matches!(signal, libc::SIGTERM | libc::SIGHUP) {
+            TO_PASS_ON.store(signal, Ordering::SeqCst);
+            pass_on();
+        }
+    }
+    let handler: extern "C" fn(libc::c_int) = note;
     // SAFETY: all fields of the structure are numbers and null pointers, for which zeros are values.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
     action.sa_sigaction = handler as libc::sighandler_t;
     action.sa_flags = libc::SA_RESTART;
     for signal in [libc::SIGINT, libc::SIGQUIT, libc::SIGTERM, libc::SIGHUP] {
-        // SAFETY: the handler loads an atomic and sends a signal, which a handler may do; the old action is not wanted.
+        // SAFETY: the handler uses atomics and sends a signal, which a handler may do; the old action is not wanted.
         unsafe { libc::sigaction(signal, &action, std::ptr::null_mut()) };
     }
 }
 
+/// Passes signals on to this program, also one that came after [`outlive_program`] and before the program was started.
+pub fn pass_on_to(program: u32) {
+    PROGRAM.store(i32::try_from(program).unwrap_or(0), Ordering::SeqCst);
+    pass_on();
+}
+
 /// Stops passing signals on. The program has ended, so its process id may belong to another process by now.
 pub fn pass_on_no_more() {
-    PROGRAM.store(0, Ordering::Relaxed);
+    PROGRAM.store(0, Ordering::SeqCst);
 }

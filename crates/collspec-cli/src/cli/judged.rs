@@ -179,6 +179,8 @@ impl Judged<'_> {
             command.stdin(Stdio::null()).stdout(Stdio::from(std::io::stderr().as_fd().try_clone_to_owned()?));
         }
         descendants::adopt().context("the processes of the program could not be found again")?;
+        // Before the program can be seen: a signal that ended this process alone would leave it running.
+        signals::outlive_program();
         let child = command.spawn().with_context(|| cannot_start(word))?;
         signals::pass_on_to(child.id());
         // It leads no process group: what a terminal sends to this process's group reaches it too.
