@@ -34,6 +34,8 @@ pub mod faults;
 mod fabric;
 mod qp;
 mod exports;
+#[cfg(test)]
+mod tests;
 
 pub use exports::function;
 pub use settings::{AlreadyConfigured, Arrival, LinkLayer, Nic, Settings, configure};
