@@ -7,6 +7,7 @@ pub mod job;
 pub mod child;
 pub mod launch;
 pub mod signals;
+pub mod machines;
 pub mod backend;
 pub mod cluster;
 pub mod library;

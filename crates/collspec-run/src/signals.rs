@@ -64,20 +64,23 @@ pub fn is_interrupted() -> bool {
     INTERRUPTED.load(Ordering::Relaxed)
 }
 
-/// The program to which [`pass_on_to`] passes signals; 0 without one.
-static PROGRAM: AtomicI32 = AtomicI32::new(0);
+/// The most programs that signals are passed on to.
+pub const MOST_PROGRAMS: usize = 64;
+/// The programs to which [`pass_on_to`] passes signals; 0 without one.
+static PROGRAMS: [AtomicI32; MOST_PROGRAMS] = [const { AtomicI32::new(0) }; MOST_PROGRAMS];
 /// The signal that is to be passed on; 0 without one. Whoever takes it sends it, so that none is lost and none sent twice.
 static TO_PASS_ON: AtomicI32 = AtomicI32::new(0);
 
-/// Sends the program the signal that it has not got yet.
+/// Sends the programs the signal that they have not got yet.
 fn pass_on() {
-    let program = PROGRAM.load(Ordering::SeqCst);
-    if program > 0 {
-        let signal = TO_PASS_ON.swap(0, Ordering::SeqCst);
-        if signal > 0 {
-            // SAFETY: a call that a handler may make. The program is this process's child and was not waited for while its number is here.
-            unsafe { libc::kill(program, signal) };
-        }
+    let programs = || PROGRAMS.iter().map(|program| program.load(Ordering::SeqCst)).filter(|program| *program > 0);
+    if programs().next().is_none() {
+        return;
+    }
+    let signal = TO_PASS_ON.swap(0, Ordering::SeqCst);
+    for program in programs().filter(|_| signal > 0) {
+        // SAFETY: a call that a handler may make. The program is this process's child and was not waited for while its number is here.
+        unsafe { libc::kill(program, signal) };
     }
 }
 
@@ -102,13 +105,17 @@ pub fn outlive_program() {
     }
 }
 
-/// Passes signals on to this program, also one that came after [`outlive_program`] and before the program was started.
-pub fn pass_on_to(program: u32) {
-    PROGRAM.store(i32::try_from(program).unwrap_or(0), Ordering::SeqCst);
+/// Passes signals on to these programs, also one that came after [`outlive_program`] and before the programs were started.
+pub fn pass_on_to(programs: &[u32]) {
+    for (place, program) in PROGRAMS.iter().zip(programs) {
+        place.store(i32::try_from(*program).unwrap_or(0), Ordering::SeqCst);
+    }
     pass_on();
 }
 
-/// Stops passing signals on. The program has ended, so its process id may belong to another process by now.
-pub fn pass_on_no_more() {
-    PROGRAM.store(0, Ordering::SeqCst);
+/// Stops passing signals on to a program. It has ended, and once it was waited for its process id may belong to another process.
+pub fn pass_on_no_more(program: u32) {
+    for place in &PROGRAMS {
+        let _ = place.compare_exchange(program.cast_signed(), 0, Ordering::SeqCst, Ordering::SeqCst);
+    }
 }

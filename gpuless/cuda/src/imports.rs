@@ -1,18 +1,17 @@
 //! Replacements for C functions that a library on software GPUs imports. Its threads far outnumber the cores of a machine without
-//! GPUs, so they must not spin; kernels are slower than a GPU's, so memory must not be freed under them; and NVML is this crate's.
+//! GPUs, so they must not spin; kernels are slower than a GPU's, so memory must not be freed under them.
 #![allow(unsafe_code)] // C functions are called with their callers' arguments, and a library's imports are changed
 
 use crate::faults::{self, After};
-use crate::{api, nvml};
-use libc::{c_char, c_int, c_void, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
+use crate::{adapter_files, api, opened};
+use libc::{c_int, c_void, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
 use std::cell::Cell;
-use std::ffi::CStr;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The replacements, by the names of the imported functions. Each has the parameters and result of the C function of that name.
-pub fn functions() -> [(&'static str, *const ()); 13] {
-    [
+pub fn functions() -> Vec<(&'static str, *const ())> {
+    let mut all = vec![
         ("fallocate", extend_without_pages as *const ()),
         ("memset", fill_without_pages as *const ()),
         ("munmap", unmap_after_kernels as *const ()),
@@ -23,10 +22,10 @@ pub fn functions() -> [(&'static str, *const ()); 13] {
         ("accept", accept_without_spinning as *const ()),
         ("close", close_and_note as *const ()),
         ("poll", poll_in_steps as *const ()),
-        ("dlopen", open_nvml_here as *const ()),
-        ("dlsym", find_nvml_here as *const ()),
-        ("dlclose", close_nvml_here as *const ()),
-    ]
+    ];
+    all.extend(opened::functions());
+    all.extend(adapter_files::functions());
+    all
 }
 
 /// Memory that will be unmapped, with the number of the call that asked for it.
@@ -297,38 +296,6 @@ unsafe extern "C" fn poll_in_steps(wanted: *mut pollfd, count: nfds_t, timeout: 
     let timeout = if timeout <= MOST_CUT { timeout.min(LONGEST_STEP) } else { timeout };
     // SAFETY: as the caller says.
     unsafe { libc::poll(wanted, count, timeout) }
-}
-
-/// The target of NVML's handle.
-static NVML: u8 = 0;
-
-fn nvml_handle() -> *mut c_void {
-    (&raw const NVML).cast_mut().cast()
-}
-
-/// `dlopen`: NVML is here, whatever the machine has.
-unsafe extern "C" fn open_nvml_here(name: *const c_char, flags: c_int) -> *mut c_void {
-    // SAFETY: as the caller says; null is the program.
-    let is_nvml = !name.is_null() && unsafe { CStr::from_ptr(name) }.to_bytes() == nvml::NAME.as_bytes();
-    // SAFETY: as the caller says.
-    if is_nvml { nvml_handle() } else { unsafe { libc::dlopen(name, flags) } }
-}
-
-/// `dlsym`. A function that NVML here does not have is null, without words for `dlerror`.
-unsafe extern "C" fn find_nvml_here(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    if handle != nvml_handle() {
-        // SAFETY: as the caller says.
-        return unsafe { libc::dlsym(handle, name) };
-    }
-    // SAFETY: as the caller says.
-    let name = unsafe { CStr::from_ptr(name) }.to_str().unwrap_or_default();
-    nvml::function(name).map_or(std::ptr::null_mut(), |function| function.cast_mut().cast())
-}
-
-/// `dlclose`.
-unsafe extern "C" fn close_nvml_here(handle: *mut c_void) -> c_int {
-    // SAFETY: as the caller says.
-    if handle == nvml_handle() { 0 } else { unsafe { libc::dlclose(handle) } }
 }
 
 #[cfg(test)]

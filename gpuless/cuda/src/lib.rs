@@ -11,6 +11,7 @@
 //! | `registered` | the kernels that a program names by addresses of its own functions |
 //! | `shared_event` | events that several processes record and wait for |
 //! | `imports`, `nvml` | replacements for some functions of C and of NVML that such a library calls |
+//! | `opened`, `adapter_files` | libraries and files that such a library opens and that are here: NVML, libibverbs, and /sys for network adapters |
 #![deny(unsafe_code)]
 
 mod counts;
@@ -22,6 +23,8 @@ mod shared_event;
 pub mod api;
 mod nvml;
 pub mod faults;
+mod adapter_files;
+mod opened;
 mod imports;
 pub mod library;
 pub mod alter;

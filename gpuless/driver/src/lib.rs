@@ -21,6 +21,8 @@ const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
 /// The variable with the number of NVLinks of each.
 const LINKS: &str = "COLLSPEC_SOFTWARE_NVLINKS";
 
+/// The variable with a description of the devices and the network adapters beside them.
+const DESCRIPTION: &str = "COLLSPEC_SOFTWARE_MACHINE";
 /// The variable with the way in which the NVLink switch adds.
 const SWITCH: &str = "COLLSPEC_SOFTWARE_SWITCH";
 
@@ -40,7 +42,12 @@ fn options() -> Options {
 
 /// Sets up the devices, before the program's first call.
 fn configure() {
-    let settings = Settings::default();
+    // Whoever preloads this checks them, too.
+    let described = std::env::var(DESCRIPTION).ok().map(|text| text.parse::<Settings>());
+    let settings = described.unwrap_or_else(|| Ok(Settings::default())).unwrap_or_else(|why| {
+        eprintln!("software GPU: {DESCRIPTION}: {why}");
+        Settings::default()
+    });
     let devices = std::env::var(COUNT).ok().and_then(|text| text.parse().ok()).unwrap_or(settings.devices);
     // Only this function configures them, and once.
     let nvlinks = std::env::var(LINKS).ok().and_then(|text| text.parse().ok()).unwrap_or(settings.nvlinks);

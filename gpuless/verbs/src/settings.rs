@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The network cards of this process, and the network that they are connected to.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Settings {
     pub nics: Vec<Nic>,
     /// Name of the machine that this process plays. Cards of nodes with different names have different GUIDs and LIDs.

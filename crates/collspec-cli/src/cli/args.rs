@@ -57,6 +57,9 @@ pub enum Command {
     /// List this machine's NCCL libraries, or fetch one.
     #[command(subcommand)]
     Nccl(NcclCommand),
+    /// List, show and check the machines that software GPUs can be.
+    #[command(subcommand)]
+    Machine(super::machine::MachineCommand),
     Doctor(DoctorArgs),
     Judge(super::judge_args::JudgeArgs),
     Record(super::record::RecordArgs),

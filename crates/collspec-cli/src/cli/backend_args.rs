@@ -29,6 +29,7 @@ impl BackendArgs {
             require: self.require,
             nccl: nccl.clone(),
             driver: driver_request(driver.as_deref()),
+            ..BackendRequest::default()
         }
     }
 }

@@ -32,7 +32,7 @@ pub fn compare_program(args: &CompareArgs) -> anyhow::Result<Exit> {
     let requests = [args.base.of_program()?, args.candidate.of_program()?];
     let mut files = Vec::new();
     for side in &requests {
-        match (PlaceArgs { nccl: Some(side.library.to_owned()), no_torch: false }).library() {
+        match (PlaceArgs { nccl: Some(side.library.to_owned()), ..PlaceArgs::default() }).library() {
             Ok(file) => files.push(file.map_or(String::new(), |file| file.display().to_string())),
             Err(error) => {
                 tell(&error);

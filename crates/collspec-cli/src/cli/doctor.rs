@@ -26,7 +26,7 @@ pub fn doctor(args: &DoctorArgs) -> anyhow::Result<Exit> {
         ..BackendRequest::default()
     };
     // The machine's driver is examined even though software GPUs would do.
-    let gpus = request.driver.resolve(true).map(|driver| driver.devices(&workers));
+    let gpus = request.driver.resolve(true).map(|driver| driver.devices(&workers, None));
     let libraries = find_libraries(&workers);
     // `nccl` is asked for to get the reason why it cannot be used.
     let nccl = BackendRequest { backend: BackendChoice::Nccl, ..request.clone() }.resolve(&workers);

@@ -1,13 +1,18 @@
 //! `collspec gpu`.
 use super::args::BACKEND;
 use super::exit::Exit;
+use super::on_nodes::on_each_node;
 use super::record::{PRELOAD, become_program, before, in_front};
 use anyhow::Context;
 use clap::Args as ClapArgs;
 use collspec_run::backend::software_gpus;
 use collspec_run::child::Workers;
 use collspec_run::library::{choose, standin, unpack_files};
+use collspec_run::machines::MachineProfile;
+use collspec_run::run::SoftwareCluster;
+use collspec_suite::suite::options::{machine_name, nodes};
 use std::ffi::OsString;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// The driver's file name as cargo builds it.
@@ -49,14 +54,24 @@ pub struct GpuArgs {
     #[command(flatten)]
     pub place: PlaceArgs,
 
+    /// Start the program on this many nodes, once on each, as `srun --ntasks-per-node 1` does. torchrun gets the number of nodes, its node and where
+    /// they meet by variables.
+    #[arg(long, value_name = "N", value_parser = nodes, help_heading = BACKEND)]
+    pub nodes: Option<NonZeroUsize>,
+
     /// The program and its arguments.
     #[arg(required = true, trailing_var_arg = true, allow_hyphen_values = true, value_name = "PROGRAM")]
     pub program: Vec<OsString>,
 }
 
 /// What a program finds in place of what it would find.
-#[derive(Clone, Debug, ClapArgs)]
+#[derive(Clone, Debug, Default, ClapArgs)]
 pub struct PlaceArgs {
+    /// Have software GPUs be those of this machine: one of those that `collspec machine list` shows, a profile, or a file that NCCL has written to
+    /// NCCL_TOPO_DUMP_FILE.
+    #[arg(long, value_name = "NAME|FILE", value_parser = machine_name, help_heading = BACKEND)]
+    pub machine: Option<String>,
+
     /// The NCCL that the program gets in place of the one that it brings along: a file, or one of the versions that `collspec nccl list` shows. It must
     /// have the functions that the program is linked with.
     #[arg(long, value_name = "PATH|VERSION", help_heading = BACKEND)]
@@ -69,6 +84,12 @@ pub struct PlaceArgs {
 }
 
 impl PlaceArgs {
+    /// So many nodes of the machine, or one.
+    pub fn cluster(&self, nodes: Option<NonZeroUsize>) -> anyhow::Result<SoftwareCluster> {
+        let profile = self.machine.as_deref().map(MachineProfile::find).transpose()?;
+        Ok(SoftwareCluster::new(profile, nodes.unwrap_or(NonZeroUsize::MIN))?)
+    }
+
     /// The library to preload. A program that needs one of its name takes that, because it is there already.
     pub fn library(&self) -> anyhow::Result<Option<PathBuf>> {
         let Some(spec) = &self.nccl else { return Ok(None) };
@@ -79,26 +100,36 @@ impl PlaceArgs {
     }
 }
 
-/// Becomes the program. Comes back only if that fails.
-pub fn gpu(args: &GpuArgs) -> anyhow::Result<Exit> {
-    become_program(&args.program, &variables(&args.place)?)
+/// Becomes the program, or starts it on each node.
+pub fn gpu(GpuArgs { place, nodes, program }: &GpuArgs) -> anyhow::Result<Exit> {
+    let cluster = place.cluster(*nodes)?;
+    if nodes.is_none() {
+        return become_program(program, &variables(place, &cluster, 0)?);
+    }
+    let all = (0..cluster.nodes.len()).map(|node| variables(place, &cluster, node)).collect::<Result<_, _>>()?;
+    on_each_node(program, all)
 }
 
-/// The variables with which a program finds software GPUs.
-pub(super) fn variables(place: &PlaceArgs) -> anyhow::Result<Vec<(&'static str, OsString)>> {
+/// The variables with which a program finds the software GPUs of a node.
+pub(super) fn variables(
+    place: &PlaceArgs,
+    cluster: &SoftwareCluster,
+    node: usize,
+) -> anyhow::Result<Vec<(String, OsString)>> {
     anyhow::ensure!(cfg!(target_arch = "x86_64"), "software GPUs need a processor of the x86-64 family");
-    software_gpus::check_variables()?;
-    let devices = software_gpus::device_count()?;
+    software_gpus::check_variables(cluster.description().as_deref())?;
+    let devices = software_gpus::device_count(cluster.description().as_deref())?;
     let folder = standin::presented(FOLDER, &NAMES)?;
     let preload = in_front(folder.join(NAMES[0].0), place.library()?.map(PathBuf::into_os_string));
     let mut variables = vec![
-        (PRELOAD, before(preload.into(), PRELOAD)),
-        ("LD_LIBRARY_PATH", before(folder, "LD_LIBRARY_PATH")),
-        (software_gpus::COUNT, devices.to_string().into()),
+        (PRELOAD.to_owned(), before(preload.into(), PRELOAD)),
+        ("LD_LIBRARY_PATH".to_owned(), before(folder, "LD_LIBRARY_PATH")),
+        (software_gpus::COUNT.to_owned(), devices.to_string().into()),
     ];
+    variables.extend(cluster.variables(node).into_iter().map(|(name, value)| (name, value.into())));
     if !place.no_torch {
         let folder = unpack_files(&FOR_TORCH).context("the files for PyTorch cannot be written")?;
-        variables.push((PYTHON_PATH, before(folder, PYTHON_PATH)));
+        variables.push((PYTHON_PATH.to_owned(), before(folder, PYTHON_PATH)));
     }
     Ok(variables)
 }

@@ -127,7 +127,7 @@ impl<'a> Series<'a> {
         let usual = |longest: Duration| longest.saturating_mul(TIMES).saturating_add(MORE);
         let program = Judged {
             words: self.words,
-            place: PlaceArgs { nccl: nccl.map(str::to_owned), no_torch: false },
+            place: PlaceArgs { nccl: nccl.map(str::to_owned), ..PlaceArgs::default() },
             driver: self.driver,
             settings: "all=0".to_owned(),
             variables: variables(&folder),
@@ -160,11 +160,14 @@ impl Judged<'_> {
                 file.display()
             )?;
         }
-        let mut variables = vec![(FOLDER_VARIABLE, folder.into()), (SETTINGS_VARIABLE, self.settings.clone().into())];
-        variables.extend(self.variables.iter().map(|(name, value)| (name.as_str(), value.clone())));
+        let mut variables = vec![
+            (FOLDER_VARIABLE.to_owned(), folder.into()),
+            (SETTINGS_VARIABLE.to_owned(), self.settings.clone().into()),
+        ];
+        variables.extend(self.variables.iter().cloned());
         let mut preload = self.place.library()?.map(|library| before(library, PRELOAD));
         if has_software_gpus(self.words, self.driver)? {
-            for (name, value) in gpu::variables(&self.place)? {
+            for (name, value) in gpu::variables(&self.place, &self.place.cluster(None)?, 0)? {
                 if name == PRELOAD { preload = Some(value) } else { variables.push((name, value)) }
             }
         }
@@ -173,7 +176,7 @@ impl Judged<'_> {
             Some(others) => in_front(recorder, Some(others)),
             None => before(recorder, PRELOAD),
         };
-        variables.push((PRELOAD, preload));
+        variables.push((PRELOAD.to_owned(), preload));
         let mut command = program(self.words, &variables)?;
         if self.is_one_of_several {
             command.stdin(Stdio::null()).stdout(Stdio::from(std::io::stderr().as_fd().try_clone_to_owned()?));
@@ -182,14 +185,14 @@ impl Judged<'_> {
         // Before the program can be seen: a signal that ended this process alone would leave it running.
         signals::outlive_program();
         let child = command.spawn().with_context(|| cannot_start(word))?;
-        signals::pass_on_to(child.id());
+        signals::pass_on_to(&[child.id()]);
         // It leads no process group: what a terminal sends to this process's group reaches it too.
         let mut child = ChildGuard::of(child);
         let ended = child.ends_within(self.limit.unwrap_or(FOREVER));
         if !ended {
             tell_to_end(&child);
         }
-        signals::pass_on_no_more();
+        signals::pass_on_no_more(child.id());
         let status = child.end().context("cannot wait for the program")?;
         self.end_the_rest()?;
         let code = status.code().unwrap_or_else(|| BY_SIGNAL + status.signal().unwrap_or(0));

@@ -42,6 +42,7 @@ mod judge_args;
 mod judged;
 mod launched;
 mod launcher_options;
+mod machine;
 mod manual;
 mod minimize;
 mod minimize_args;
@@ -51,6 +52,7 @@ mod nccl_tests_line;
 mod nccl_tests_options;
 mod nccl_tests_processes;
 mod new;
+mod on_nodes;
 mod output;
 mod places;
 mod progress;
@@ -126,6 +128,7 @@ pub fn command() -> ExitCode {
         args::Command::Import(options) => import::import(options),
         args::Command::Hang(options) => hang::hang(options),
         args::Command::Nccl(options) => nccl::nccl(options),
+        args::Command::Machine(command) => machine::machine(command),
         args::Command::Doctor(options) => doctor::doctor(options),
         args::Command::Gpu(options) => gpu::gpu(options),
         args::Command::Judge(options) => judge::judge(options),

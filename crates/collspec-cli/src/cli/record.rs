@@ -130,16 +130,16 @@ fn after(list: &str, option: &str) -> OsString {
 }
 
 /// A program with these variables.
-pub(super) fn program(words: &[OsString], variables: &[(&str, OsString)]) -> anyhow::Result<Command> {
+pub(super) fn program<N: AsRef<OsStr>>(words: &[OsString], variables: &[(N, OsString)]) -> anyhow::Result<Command> {
     let (program, arguments) = words.split_first().context("no program is named")?;
-    let variables = variables.iter().map(|(name, value)| (*name, value));
+    let variables = variables.iter().map(|(name, value)| (name, value));
     let mut command = Command::new(program);
     command.args(arguments).envs(variables).env(SANITIZER, after(SANITIZER, ORDER_IS_RIGHT));
     Ok(command)
 }
 
 /// Becomes a program with these variables. Comes back only if that fails.
-pub(super) fn become_program(words: &[OsString], variables: &[(&str, OsString)]) -> anyhow::Result<Exit> {
+pub(super) fn become_program<N: AsRef<OsStr>>(words: &[OsString], variables: &[(N, OsString)]) -> anyhow::Result<Exit> {
     let mut command = program(words, variables)?;
     let error = command.exec();
     Err(error).with_context(|| cannot_start(command.get_program()))

@@ -3,8 +3,9 @@ use super::args::{BACKEND, MANNER, SOFTWARE};
 use clap::Args as ClapArgs;
 use collspec_core::scenario::Placement;
 use collspec_run::run::{RanksPerGpu, seconds};
-use collspec_suite::suite::RunOptions;
-use collspec_suite::suite::options::{NAMED, NamedOption, OptionError};
+use collspec_suite::suite::options::{NAMED, NamedOption, OptionError, machine_name, nodes};
+use collspec_suite::suite::{BackendRequest, RunOptions};
+use std::num::NonZeroUsize;
 
 /// How cases run.
 #[derive(Debug, ClapArgs)]
@@ -24,6 +25,16 @@ pub struct SettingsArgs {
 /// What holds for every library.
 #[derive(Debug, ClapArgs)]
 pub struct CommonArgs {
+    /// Have software GPUs be those of this machine, with its NVLinks, PCIe switches and network adapters: one of those that `collspec machine list`
+    /// shows, the path of a profile, or the .xml file that NCCL writes to NCCL_TOPO_DUMP_FILE on a machine of yours.
+    #[arg(long, value_name = "NAME|FILE", value_parser = machine_name, help_heading = BACKEND)]
+    pub machine: Option<String>,
+
+    /// Run on this many nodes with software GPUs, each of which is a process with a thread for each of its ranks. The ranks of a case are dealt
+    /// to the nodes in equal blocks.
+    #[arg(long, value_name = "N", value_parser = nodes, help_heading = BACKEND)]
+    pub nodes: Option<NonZeroUsize>,
+
     /// How many ranks may share a GPU if a case has more ranks than there are GPUs: a number, or auto for as many as the
     /// case needs. Ranks that share a GPU each run in a separate process. With 1, such cases are skipped.
     #[arg(long, value_name = "N", default_value = "1", value_parser = RanksPerGpu::parse, help_heading = BACKEND)]
@@ -91,6 +102,7 @@ impl CommonArgs {
     /// The options, with what was typed.
     pub fn apply(&self, options: RunOptions) -> RunOptions {
         RunOptions {
+            backend: BackendRequest { machine: self.machine.clone(), nodes: self.nodes, ..options.backend },
             ranks_per_gpu: self.ranks_per_gpu,
             timeout: self.timeout,
             opening_timeout: self.opening_timeout,

@@ -241,7 +241,6 @@ impl SideRequest {
             return Err(SideError::Text { text: self.text.clone(), why: "it is not a regular file".to_owned() });
         }
         let mut options = RunOptions { keep_results: true, ..usual.clone() };
-        let driver = options.backend.driver.clone();
         options.backend = match self.what.as_str() {
             "soft" => BackendRequest {
                 backend: BackendChoice::Soft,
@@ -252,7 +251,7 @@ impl SideRequest {
                 backend: BackendChoice::Nccl,
                 require: usual.backend.require,
                 nccl: Some(what.to_owned()),
-                driver,
+                ..options.backend.clone()
             },
         };
         options.variables.extend(self.variables.iter().cloned());

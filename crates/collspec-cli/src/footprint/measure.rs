@@ -96,7 +96,7 @@ pub fn measure(task: &Task) -> Result<Measurement, String> {
     let begun = Instant::now();
     let device = match task.library {
         Some(_) if collspec_run::child::wants_software_gpus() => {
-            let count = software_gpus::device_count().map_err(|error| error.to_string())?;
+            let count = software_gpus::device_count(None).map_err(|error| error.to_string())?;
             Device::Software { offset: 0, count }
         }
         Some(_) => Device::Cuda(Cuda::open(0).map_err(|state| state.to_string())?),

@@ -234,6 +234,9 @@ fn env_text(reader: &mut PointReader<'_>, key: &str, val: &TomlValue) -> Option<
     }
 }
 
+/// What network adapters speak, as the kernel's files call it.
+pub(crate) const LINK_LAYERS: [&str; 2] = ["InfiniBand", "Ethernet"];
+
 pub(crate) fn requires(reader: &mut PointReader<'_>, top: &TomlTable) -> Requires {
     let mut out = Requires::default();
     let Some(e) = top.get("requires") else { return out };
@@ -248,6 +251,13 @@ pub(crate) fn requires(reader: &mut PointReader<'_>, top: &TomlTable) -> Require
         u32::try_from(v).ok()
     };
     (out.gpus, out.nodes) = (int("gpus"), int("nodes"));
+    (out.nics, out.nvlinks) = (int("nics"), int("nvlinks"));
+    if let Some(text) = t.get("link_layer").and_then(|e| reader.text("link_layer", &e.value)) {
+        if !LINK_LAYERS.contains(&text.value.as_str()) {
+            report_unknown(reader, &text, "link_layer", &LINK_LAYERS);
+        }
+        out.link_layer = Some(text.value);
+    }
     if let Some(text) = t.get("nccl").and_then(|e| reader.text("nccl", &e.value)) {
         match text.value.split(',').map(|p| version_comparison(p.trim())).collect::<Option<Vec<_>>>() {
             Some(list) => out.nccl = list,

@@ -1,4 +1,5 @@
 //! The table of the language's keys: the places where each key is allowed, and the text of messages about it.
+use super::file_keys::LINK_LAYERS;
 use crate::ops::{COMMON_KEYS, Op};
 
 /// A kind of table in the file, with its own keys.
@@ -249,6 +250,9 @@ pub static KEYS: &[Key] = &[
     key("library", &[Requires], Word(&["nvidia"]), "nvidia: NVIDIA's NCCL, or what behaves as it does"),
     key("gpus", &[Requires], Int, "least number of GPUs"),
     key("nodes", &[Requires], Int, "least number of machines"),
+    key("nics", &[Requires], Int, "least number of network adapters for RDMA in each machine"),
+    key("nvlinks", &[Requires], Int, "least number of NVLinks of each GPU"),
+    key("link_layer", &[Requires], Word(&LINK_LAYERS), "what the adapters speak: InfiniBand, or Ethernet for RoCE"),
     key("compute", &[Requires], ExprOrNumber, "least compute capability"),
     key("multicast", &[Requires], Bool, "true: GPUs with multicast memory, as for NVLS"),
     key("backend", &[Requires], Word(&["soft", "nccl"]), "soft or nccl"),

@@ -52,7 +52,7 @@ impl Backend {
     ///
     /// The library cannot be used.
     pub fn on_software_gpus(path: &Path, device_offset: usize) -> Result<Self, BackendError> {
-        let count = software_gpus::device_count()?;
+        let count = software_gpus::device_count(None)?;
         Ok(Self {
             library: Library::new(with_faults(software_gpus::load(path)?)),
             device: Device::Software { offset: device_offset, count },

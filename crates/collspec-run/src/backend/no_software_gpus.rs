@@ -4,6 +4,9 @@ use crate::job::{ExecutedFunction, Kernels, MachineFault, MachineReport, Variati
 use nccl_sys::Nccl;
 use std::path::Path;
 
+/// The variable with a description of the devices.
+pub const DESCRIPTION: &str = "COLLSPEC_SOFTWARE_MACHINE";
+
 /// This build has no software GPUs.
 #[derive(Debug, thiserror::Error)]
 #[error("this program was built without software GPUs (the feature `software-gpus` of the crate collspec)")]
@@ -14,7 +17,7 @@ pub struct SoftwareGpuError;
 /// # Errors
 ///
 /// Always.
-pub fn device_count() -> Result<usize, SoftwareGpuError> {
+pub fn device_count(_: Option<&str>) -> Result<usize, SoftwareGpuError> {
     Err(SoftwareGpuError)
 }
 
@@ -23,7 +26,7 @@ pub fn device_count() -> Result<usize, SoftwareGpuError> {
 /// # Errors
 ///
 /// Always.
-pub fn check_variables() -> Result<(), SoftwareGpuError> {
+pub fn check_variables(_: Option<&str>) -> Result<(), SoftwareGpuError> {
     Err(SoftwareGpuError)
 }
 
@@ -32,7 +35,7 @@ pub fn check_variables() -> Result<(), SoftwareGpuError> {
 /// # Errors
 ///
 /// Always.
-pub fn report() -> Result<DriverReport, SoftwareGpuError> {
+pub fn report(_: Option<&str>) -> Result<DriverReport, SoftwareGpuError> {
     Err(SoftwareGpuError)
 }
 

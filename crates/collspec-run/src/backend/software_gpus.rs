@@ -24,6 +24,8 @@ use std::time::Duration;
 const MOST_DEVICES: usize = 32;
 /// The variable with their number.
 pub const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
+/// The variable with a description of them, which `--machine` gives to workers and programs.
+pub const DESCRIPTION: &str = "COLLSPEC_SOFTWARE_MACHINE";
 /// The variable with the number of NVLinks of each.
 pub const LINKS: &str = "COLLSPEC_SOFTWARE_NVLINKS";
 /// The variable with the way in which the NVLink switch adds.
@@ -42,6 +44,20 @@ pub enum SoftwareGpuError {
     /// Their number is none.
     #[error("{0} is `{1}`, and not a number from 1 to {2}")]
     Count(&'static str, String, usize),
+    /// More devices than the described machine has.
+    #[error("{COUNT} is {count}; the machine has {there}")]
+    TooMany {
+        /// The number asked for.
+        count: usize,
+        /// The number of the machine's devices.
+        there: usize,
+    },
+    /// The NVLinks are those of the described machine.
+    #[error("{LINKS} is set, and the machine says how many NVLinks there are")]
+    Links,
+    /// The description of the devices has no meaning.
+    #[error("{DESCRIPTION}: {0}")]
+    Description(#[from] api::DescriptionError),
     /// COLLSPEC_SOFTWARE_SWITCH has a value that it cannot have.
     #[error("{SWITCH} is `{0}`: {1}")]
     Switch(String, String),
@@ -73,13 +89,13 @@ fn identity(file: &Path) -> Option<(u64, u64, u64, i64, i64)> {
 /// The name of each device.
 pub const NAME: &str = "collspec software GPU";
 
-/// How many devices there are.
+/// How many devices there are: those of a description, or else of this process.
 ///
 /// # Errors
 ///
-/// COLLSPEC_SOFTWARE_GPUS is not their number, or this build has no software GPUs.
-pub fn device_count() -> Result<usize, SoftwareGpuError> {
-    Ok(count(COUNT, MOST_DEVICES)?.unwrap_or(MOST_DEVICES))
+/// The description or the variables are wrong, or this build has no software GPUs.
+pub fn device_count(description: Option<&str>) -> Result<usize, SoftwareGpuError> {
+    Ok(settings(description)?.devices)
 }
 
 /// The number in a variable, if it is set.
@@ -90,19 +106,33 @@ fn count(variable: &'static str, most: usize) -> Result<Option<usize>, SoftwareG
     count.map(Some).ok_or_else(refused)
 }
 
-/// Checks the variables that describe the devices.
+/// Checks the variables that describe the devices, beside this description if there is one.
 ///
 /// # Errors
 ///
 /// As for [`device_count`]; COLLSPEC_SOFTWARE_NVLINKS is not a number of links, or COLLSPEC_SOFTWARE_SWITCH has a value that it cannot have.
-pub fn check_variables() -> Result<(), SoftwareGpuError> {
-    settings().and_then(|_| options()).map(|_| ())
+pub fn check_variables(description: Option<&str>) -> Result<(), SoftwareGpuError> {
+    settings(description).and_then(|_| options()).map(|_| ())
 }
 
-fn settings() -> Result<Settings, SoftwareGpuError> {
-    let usual = Settings::default();
-    let nvlinks = count(LINKS, MOST_LINKS)?.map_or(usual.nvlinks, |links| links as u32);
-    Ok(Settings { devices: device_count()?, name: NAME.to_owned(), nvlinks, ..usual })
+/// The devices of a description, which may also be in a variable, or else those that other variables describe.
+fn settings(description: Option<&str>) -> Result<Settings, SoftwareGpuError> {
+    let inherited = std::env::var_os(DESCRIPTION).map(|text| text.to_string_lossy().into_owned());
+    let description = description.or(inherited.as_deref());
+    let (devices, links) = (count(COUNT, MOST_DEVICES)?, count(LINKS, MOST_LINKS)?);
+    let named = Settings { name: NAME.to_owned(), ..Settings::default() };
+    let Some(description) = description else {
+        let nvlinks = links.map_or(named.nvlinks, |links| links as u32);
+        return Ok(Settings { devices: devices.unwrap_or(MOST_DEVICES), nvlinks, ..named });
+    };
+    if links.is_some() {
+        return Err(SoftwareGpuError::Links);
+    }
+    let machine = Settings { name: NAME.to_owned(), ..description.parse()? };
+    match devices {
+        Some(count) if count > machine.devices => Err(SoftwareGpuError::TooMany { count, there: machine.devices }),
+        count => Ok(Settings { devices: count.unwrap_or(machine.devices), ..machine }),
+    }
 }
 
 /// How kernels are executed.
@@ -113,13 +143,17 @@ fn options() -> Result<Options, SoftwareGpuError> {
     Ok(Options { switch_sum, ..Options::default() })
 }
 
-/// The devices, described as a driver would.
-pub fn report() -> Result<DriverReport, SoftwareGpuError> {
-    let Settings { devices, capability, memory, name, driver_version, nvlinks, .. } = settings()?;
+/// The devices, reported as by a driver: those of a description, or else those that variables describe.
+///
+/// # Errors
+///
+/// The description or the variables are wrong.
+pub fn report(description: Option<&str>) -> Result<DriverReport, SoftwareGpuError> {
+    let Settings { devices, capability, memory, name, driver_version, nvlinks, .. } = settings(description)?;
     let device = |number: usize| DeviceInfo {
         name: name.clone(),
         compute: capability,
-        multicast: nvlinks >= LINKS_FOR_NVLS,
+        multicast: nvlinks >= LINKS_FOR_NVLS && capability.0 >= 9,
         memory: memory as u64,
         uuid: format!("software-GPU-{number}"),
         bus: String::new(),
@@ -156,7 +190,7 @@ pub fn is_slimmed(path: &Path) -> bool {
 /// The library cannot be loaded, has no CUDA runtime that can be replaced, or no kernels that can be read.
 pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
     let options = options()?;
-    api::configure(settings()?)?;
+    api::configure(settings(None)?)?;
     let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let before = identity(&file);
     let nccl = Nccl::load(&file)?;

@@ -2,6 +2,7 @@
 use crate::backend::cuda::{DeviceInfo, DriverReport, DriverState};
 use crate::backend::version_text;
 use crate::library::LibraryInfo;
+use crate::run::SoftwareCluster;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -13,6 +14,8 @@ pub struct Machine {
     pub library: PathBuf,
     /// The library's properties as reported by itself.
     pub probed: LibraryInfo,
+    /// The nodes with software GPUs; `None` on GPUs.
+    pub software: Option<SoftwareCluster>,
 }
 
 /// Limit on the ranks that share a GPU.
@@ -62,6 +65,8 @@ impl fmt::Display for RanksPerGpu {
     }
 }
 
+/// The variable with the networks that sockets use.
+pub(super) const SOCKETS: &str = "NCCL_SOCKET_IFNAME";
 /// The first version that can put several ranks on one GPU on request.
 const SHARES: i32 = 23000;
 
@@ -86,9 +91,14 @@ impl Machine {
         }
         let mut all = vec![set("NCCL_HOSTID", format!("collspec-rank-{rank}")), set("NCCL_MAX_NCHANNELS", "4".into())];
         if machines == 1 {
-            all.push(set("NCCL_SOCKET_IFNAME", "lo".into()));
+            all.push(set(SOCKETS, "lo".into()));
         }
         all
+    }
+
+    /// The names of the nodes with software GPUs; none on GPUs.
+    pub fn node_names(&self) -> &[String] {
+        self.software.as_ref().map_or(&[], |cluster| &cluster.nodes)
     }
 
     /// Library, driver and devices in one line.
@@ -106,7 +116,9 @@ impl Machine {
             .map(|(count, d)| format!("{count} x {} (compute {}.{})", d.name, d.compute.0, d.compute.1))
             .collect();
         if let DriverState::Software(_) = self.gpus.state {
-            return format!("NCCL {version} ({}), {}", self.library.display(), self.gpus.state);
+            let profile = self.software.as_ref().filter(|nodes| nodes.profile.is_some() || nodes.nodes.len() > 1);
+            let nodes = profile.map(|nodes| format!(", as {}", nodes.describe())).unwrap_or_default();
+            return format!("NCCL {version} ({}), {}{nodes}", self.library.display(), self.gpus.state);
         }
         let driver = driver_text(&self.gpus);
         format!("NCCL {version} ({}), {driver}, {}", self.library.display(), kinds.join(", "))
@@ -149,6 +161,7 @@ pub(crate) mod tests {
             },
             library: "/lib/libnccl.so.2".into(),
             probed: LibraryInfo { version, maker: nccl_sys::Maker::Nvidia, symbols, slimmed: false },
+            software: None,
         }
     }
 

@@ -38,6 +38,7 @@ mod remote_part;
 mod remote_results;
 mod serve;
 mod serve_part;
+mod software_cluster;
 pub mod teardown;
 pub mod worker;
 pub mod worker_process;
@@ -47,6 +48,7 @@ pub use machine::{Machine, RanksPerGpu};
 pub use part_variables::Allowed;
 pub use pool::PoolLimits;
 pub use serve::{Served, serve};
+pub use software_cluster::{NoTopologyFile, SoftwareCluster};
 pub use worker::ranks_of_part;
 
 /// Parses the seconds of a time limit, as written in options and variables.
@@ -156,14 +158,19 @@ impl Driver {
         }
     }
 
-    /// The driver's report of the devices. A driver of the machine is queried in another process, started by `workers`.
+    /// The driver's report of the devices. A driver of the machine is queried in another process, started by `workers`; software GPUs are those
+    /// of `description`, if there is one.
     ///
     /// # Errors
     ///
     /// That process cannot be started, or does not answer.
-    pub fn devices(&self, workers: &crate::child::Workers) -> Result<DriverReport, gpus::AskError> {
+    pub fn devices(
+        &self,
+        workers: &crate::child::Workers,
+        description: Option<&str>,
+    ) -> Result<DriverReport, gpus::AskError> {
         match self {
-            Self::Software => Ok(software_gpus::report()?),
+            Self::Software => Ok(software_gpus::report(description)?),
             _ => gpus::ask(workers, self.folder()),
         }
     }

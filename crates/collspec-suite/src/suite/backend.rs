@@ -6,8 +6,10 @@ use collspec_run::backend::{software_gpus, version_text};
 use collspec_run::child::Workers;
 use collspec_run::cluster::{Cluster, Equipment, hash_of_file};
 use collspec_run::library::{self, LibraryInfo, standin};
-use collspec_run::run::{Backend, Driver, Machine, gpus};
+use collspec_run::machines::MachineProfile;
+use collspec_run::run::{Backend, Driver, Machine, SoftwareCluster, gpus};
 use nccl_sys::Maker;
+use std::num::NonZeroUsize;
 use std::path::PathBuf;
 use std::sync::Arc;
 use thiserror::Error;
@@ -109,6 +111,10 @@ pub struct BackendRequest {
     pub nccl: Option<String>,
     /// The driver of the library's devices.
     pub driver: DriverRequest,
+    /// The machine that software GPUs are: the name of a profile, or a file.
+    pub machine: Option<String>,
+    /// The number of nodes with software GPUs; one if unset.
+    pub nodes: Option<NonZeroUsize>,
 }
 
 /// The end of a message about which `collspec doctor` says more.
@@ -197,12 +203,11 @@ impl BackendRequest {
         let driver = match &self.driver {
             // The machine's own driver gives the best error message about itself.
             DriverRequest::Auto if gpus_only => Driver::Machine,
-            DriverRequest::Auto if slimmed.is_some() => Driver::Software,
+            DriverRequest::Auto if slimmed.is_some() || self.names_machine() => Driver::Software,
             asked => asked.resolve(brings_kernels)?,
         };
-        if driver == Driver::Software {
-            software_gpus::device_count().map_err(|error| error.to_string())?;
-        }
+        let software = self.software_cluster(&driver)?;
+        let description = software.as_ref().and_then(SoftwareCluster::description);
         if driver == Driver::Software && gpus_only {
             return Err("software GPUs are not GPUs; `--require nccl-software` admits them".into());
         }
@@ -213,7 +218,7 @@ impl BackendRequest {
                  `collspec nccl fetch {version}` gets the whole library"
             ));
         }
-        let gpus = driver.devices(workers).map_err(|error| error.to_string())?;
+        let gpus = driver.devices(workers, description.as_deref()).map_err(|error| error.to_string())?;
         if gpus.devices.is_empty() {
             return Err(format!("{}; without GPUs, `--driver software` runs it{DOCTOR}", gpus.state));
         }
@@ -237,13 +242,32 @@ impl BackendRequest {
         if path.to_str().is_none() {
             return Err(format!("{}: a library's path must be UTF-8", path.display()));
         }
-        let machine = Machine { gpus, library: path.clone(), probed };
+        let machine = Machine { gpus, library: path.clone(), probed, software };
         Ok(ChosenBackend {
             backend: Backend::Nccl { library: path, driver },
             machine: Some(Arc::new(machine)),
             cluster: None,
             instead: None,
         })
+    }
+}
+
+impl BackendRequest {
+    /// True if software GPUs are described, which asks for them.
+    fn names_machine(&self) -> bool {
+        self.machine.is_some() || self.nodes.is_some()
+    }
+
+    /// The nodes with software GPUs; an error if GPUs of this machine were to be those of another one.
+    fn software_cluster(&self, driver: &Driver) -> Result<Option<SoftwareCluster>, String> {
+        if *driver != Driver::Software {
+            let refused = "--machine and --nodes are for software GPUs, and cases are to run on GPUs";
+            return if self.names_machine() { Err(refused.to_owned()) } else { Ok(None) };
+        }
+        let profile = self.machine.as_deref().map(MachineProfile::find).transpose();
+        let profile = profile.map_err(|error| error.to_string())?;
+        let nodes = self.nodes.unwrap_or(NonZeroUsize::MIN);
+        SoftwareCluster::new(profile, nodes).map(Some).map_err(|error| super::with_causes(&error))
     }
 }
 
@@ -301,8 +325,14 @@ mod tests {
         // a program that never calls `enter_if_asked` cannot be queried
         let workers = Workers::Command("/no/such/program".into());
         let resolve = |backend, require, nccl: Option<&str>| {
-            BackendRequest { backend, require, nccl: nccl.map(str::to_owned), driver: DriverRequest::Auto }
-                .resolve(&workers)
+            BackendRequest {
+                backend,
+                require,
+                nccl: nccl.map(str::to_owned),
+                driver: DriverRequest::Auto,
+                ..BackendRequest::default()
+            }
+            .resolve(&workers)
         };
         assert!(resolve(Soft, Some(Requirement::Soft), None).is_ok());
         assert!(resolve(Soft, None, None).is_ok());

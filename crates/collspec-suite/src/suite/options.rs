@@ -8,8 +8,9 @@ use collspec_core::plan::Limits;
 use collspec_core::scenario::{AllowEnv, Placement};
 use collspec_run::child::Workers;
 use collspec_run::job::Variation;
+use collspec_run::machines::MachineProfile;
 use collspec_run::run::memory::free;
-use collspec_run::run::{RanksPerGpu, seconds};
+use collspec_run::run::{RanksPerGpu, SoftwareCluster, seconds};
 use soft_nccl::Connect;
 use std::num::NonZeroUsize;
 use std::sync::OnceLock;
@@ -164,6 +165,24 @@ pub const NAMED: &[NamedOption] = &[
         |options| unless(&options.backend.driver, &DriverRequest::Auto),
     )
     .of_a_side(IsFor::Nccl),
+    option(
+        "machine",
+        |options, text| {
+            options.backend.machine = Some(machine_name(text)?);
+            Ok(())
+        },
+        |options| options.backend.machine.iter().cloned().collect(),
+    )
+    .of_a_side(IsFor::SoftwareGpus),
+    option(
+        "nodes",
+        |options, text| {
+            options.backend.nodes = Some(nodes(text)?);
+            Ok(())
+        },
+        |options| shown(&options.backend.nodes),
+    )
+    .of_a_side(IsFor::SoftwareGpus),
     option(
         "ranks-per-gpu",
         |options, text| RanksPerGpu::parse(text).map(|value| options.ranks_per_gpu = value),
@@ -336,6 +355,26 @@ fn positive(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "expected a whole number, 1 or greater".to_owned())
 }
 
+/// Checks the name of a machine, or its file.
+///
+/// # Errors
+///
+/// There is no such machine, or its file says nothing that could be one.
+pub fn machine_name(text: &str) -> Result<String, String> {
+    MachineProfile::find(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Parses a number of nodes.
+///
+/// # Errors
+///
+/// The text is not a number, or there cannot be so many.
+pub fn nodes(text: &str) -> Result<NonZeroUsize, String> {
+    let most = SoftwareCluster::MOST_NODES;
+    let nodes = positive(text)?;
+    if nodes.get() > most { Err(format!("there can be at most {most} nodes")) } else { Ok(nodes) }
+}
+
 fn shown<T: ToString>(value: &Option<T>) -> Vec<String> {
     value.iter().map(T::to_string).collect()
 }
@@ -423,6 +462,8 @@ mod tests {
             ("backend", "nccl"),
             ("nccl", "2.30.7"),
             ("driver", "/d"),
+            ("machine", "dgx-h100"),
+            ("nodes", "2"),
             ("ranks-per-gpu", "auto"),
             ("ranks-per-process", "2"),
             ("timeout", "2.5"),

@@ -4,6 +4,7 @@ use collspec_core::scenario::{Case, EnvValue, Placement};
 use collspec_run::backend::cuda::DriverState;
 use collspec_run::backend::version_text;
 use collspec_run::cluster::{Among, Cluster};
+use collspec_run::machines::MachineProfile;
 use collspec_run::run::{Backend, Machine, RanksPerGpu};
 use nccl_sys::Maker;
 use std::cmp::Ordering;
@@ -52,9 +53,18 @@ pub fn missing(
     if let Some(wanted) = needs.backend.as_ref().filter(|wanted| *wanted != backend.name()) {
         return Some(format!("needs the backend {wanted}; this is {}", backend.name()));
     }
-    let machines = job.map_or(1, |job| job.cluster.machines_of(job.sites.unwrap_or_default()));
+    let nodes = machine.map_or(1, |(machine, _)| machine.node_names().len());
+    if nodes > 1 && case.placement == Placement::OneThread {
+        return Some("placement one_thread is one process, which is on one node; leave out --nodes".to_owned());
+    }
+    let ranks_for = nodes.min(case.total_ranks()).max(1);
+    let machines = job.map_or(ranks_for, |job| job.cluster.machines_of(job.sites.unwrap_or_default()));
     if let Some(n) = needs.nodes.filter(|n| *n as usize > machines) {
         let are = match job {
+            None if backend.has_software_gpus() => match machines {
+                1 => format!("this is one; `--nodes {n}` gives so many"),
+                _ => format!("it has {machines}"),
+            },
             None => "this is one".to_owned(),
             Some(job) => {
                 let (places, of) = (job.processes, job.cluster.sites().len());
@@ -69,6 +79,9 @@ pub fn missing(
             if let Some(n) = needs.gpus.filter(|n| *n > 0) {
                 return Some(format!("needs {}; the backend soft has none", gpus(n as usize)));
             }
+            if needs.nics.or(needs.nvlinks).is_some() || needs.link_layer.is_some() {
+                return Some("needs the links of a machine; the backend soft has none".to_owned());
+            }
             if needs.multicast {
                 return Some("needs GPUs with multicast memory (NVLS); the backend soft has none".to_owned());
             }
@@ -76,10 +89,45 @@ pub fn missing(
             Some(format!("needs a GPU of compute capability {major}.{minor}; the backend soft has none"))
         }
         (Backend::Nccl { .. }, Some((machine, devices))) => {
-            let there = job.map_or(machine.gpus.devices.len(), |job| job.cluster.gpus(job.among));
+            let there = job.map_or(machine.gpus.devices.len() * nodes, |job| job.cluster.gpus(job.among));
             missing_gpus(case, machine, devices, there, sharing)
         }
     }
+}
+
+/// The reason to skip a case because of the links between GPUs and machines.
+fn missing_network(case: &Case, machine: &Machine) -> Option<String> {
+    let needs = &case.requires;
+    if needs.nics.is_none() && needs.link_layer.is_none() && needs.nvlinks.is_none() {
+        return None;
+    }
+    let profile = machine.software.as_ref().map(|cluster| cluster.profile.as_ref());
+    let layers: Vec<String> = match profile {
+        None => rdma_link_layers(),
+        Some(profile) => {
+            profile.map_or(Vec::new(), |machine| machine.nics.iter().map(|nic| format!("{:?}", nic.link)).collect())
+        }
+    };
+    let advice = if profile.is_some() { "; `--machine` gives them to software GPUs" } else { "" };
+    if let Some(n) = needs.nics.filter(|n| *n as usize > layers.len()) {
+        return Some(format!("needs {n} network adapters for RDMA; there are {}{advice}", layers.len()));
+    }
+    if let Some(layer) = needs.link_layer.as_ref().filter(|layer| !layers.contains(layer)) {
+        return Some(format!("needs network adapters for RDMA over {layer}{advice}"));
+    }
+    let links = profile.map(|profile| profile.map_or(1, MachineProfile::nvlinks));
+    let n = needs.nvlinks.filter(|n| links.is_none_or(|links| *n > links))?;
+    Some(match links {
+        Some(links) => format!("needs {n} NVLinks of each GPU; there are {links}{advice}"),
+        None => format!("needs {n} NVLinks of each GPU; how many there are is known of software GPUs alone"),
+    })
+}
+
+/// What the RDMA adapters of this machine speak, as the kernel says.
+fn rdma_link_layers() -> Vec<String> {
+    let Ok(adapters) = std::fs::read_dir("/sys/class/infiniband") else { return Vec::new() };
+    let layer = |adapter: std::fs::DirEntry| std::fs::read_to_string(adapter.path().join("ports/1/link_layer")).ok();
+    adapters.flatten().filter_map(layer).map(|text| text.trim().to_owned()).collect()
 }
 
 /// The reason to skip a case that runs in this many processes of the job.
@@ -132,10 +180,16 @@ fn missing_gpus(
     if busiest > 1 && case.placement == Placement::OneThread {
         return Some(format!("needs {}; {are}, and placement one_thread cannot share them", gpus(ranks)));
     }
+    if let Some(reason) = missing_network(case, machine) {
+        return Some(reason);
+    }
     if needs.multicast && !devices.have_multicast() {
         let software = matches!(machine.gpus.state, DriverState::Software(_));
-        let advice =
-            if software { "; COLLSPEC_SOFTWARE_NVLINKS=5 gives software GPUs enough NVLinks for that" } else { "" };
+        let advice = if software {
+            "; `--machine dgx-h100`, or COLLSPEC_SOFTWARE_NVLINKS=5, gives software GPUs enough NVLinks for that"
+        } else {
+            ""
+        };
         return Some(format!("needs GPUs with multicast memory (NVLS){advice}"));
     }
     let (major, minor) = needs.compute?;
@@ -175,6 +229,7 @@ mod tests {
         let devices = vec![DeviceInfo::default(), DeviceInfo::default()];
         let gpus = DriverReport { state: DriverState::Devices(2), version: Some(12080), standin: None, devices };
         Machine {
+            software: None,
             gpus,
             library: "/lib/libnccl.so.2".into(),
             probed: LibraryInfo { version: 23007, maker, symbols: Vec::new(), slimmed: false },

@@ -14,7 +14,7 @@ pub const FILTER: &str = "COLLSPEC_FILTER";
 pub const SHARD: &str = "COLLSPEC_SHARD";
 
 /// Variables of the software library, the stand-ins, and the processes that this program starts.
-const OTHERS: [&str; 26] = [
+const OTHERS: [&str; 27] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_JUDGE",
@@ -25,6 +25,7 @@ const OTHERS: [&str; 26] = [
     "COLLSPEC_SOFT_TRACE",
     "COLLSPEC_SOFTWARE_FAULT",
     "COLLSPEC_SOFTWARE_GPUS",
+    "COLLSPEC_SOFTWARE_MACHINE",
     "COLLSPEC_SOFTWARE_NVLINKS",
     "COLLSPEC_SOFTWARE_SCHEDULE",
     "COLLSPEC_SOFTWARE_SWITCH",

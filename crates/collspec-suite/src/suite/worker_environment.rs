@@ -5,6 +5,7 @@ use collspec_core::scenario::{Case, EnvValue, Placement};
 use collspec_run::child::{DEVICE_OFFSET, FAULTS};
 use collspec_run::cluster::Among;
 use collspec_run::run::pool::WorkerKey;
+use collspec_run::run::ranks_of_part;
 use std::num::NonZeroUsize;
 use std::sync::Arc;
 
@@ -25,7 +26,16 @@ impl Runner {
     /// Like [`Runner::rank_devices`], in these processes of a job.
     pub(super) fn rank_devices_at(&self, case: &Case, sites: &[usize]) -> Option<RankDevices<'_>> {
         let (machine, ranks) = (self.machine()?, case.total_ranks());
-        let Some(cluster) = &self.chosen.cluster else { return Some(RankDevices::of_machine(machine, ranks)) };
+        let Some(cluster) = &self.chosen.cluster else {
+            let nodes = machine.node_names();
+            if nodes.len() < 2 {
+                return Some(RankDevices::of_machine(machine, ranks));
+            }
+            let gpus = &machine.gpus.devices;
+            let process = |part| Some(ProcessGpus { host: nodes.get(self.node_of(case, part))?, gpus });
+            let processes: Vec<_> = (0..self.processes(case)).filter_map(process).collect();
+            return Some(RankDevices::of_job(&processes, ranks));
+        };
         let gpus = |site: &usize| {
             let process = cluster.introduction(*site)?;
             Some(ProcessGpus { host: &process.host, gpus: &process.equipment.gpus })
@@ -66,8 +76,22 @@ impl Runner {
             Placement::Threads if self.chosen.cluster.is_some() => {
                 case.total_ranks().div_ceil(self.options.ranks_per_process()).max(1)
             }
-            Placement::Threads | Placement::OneThread => 1,
+            Placement::Threads => self.nodes_of(case),
+            Placement::OneThread => 1,
         }
+    }
+
+    /// The number of nodes with software GPUs in which the case runs: all that it has ranks for.
+    pub(super) fn nodes_of(&self, case: &Case) -> usize {
+        let nodes = self.machine().map_or(1, |machine| machine.node_names().len());
+        let most = if case.placement == Placement::OneThread { 1 } else { case.total_ranks() };
+        nodes.min(most).max(1)
+    }
+
+    /// The node of a process of the worker: the processes are dealt to the nodes in equal blocks.
+    fn node_of(&self, case: &Case, part: usize) -> usize {
+        let (nodes, parts) = (self.nodes_of(case), self.processes(case));
+        (0..nodes).find(|node| ranks_of_part(*node, nodes, parts as u32).contains(&(part as u32))).unwrap_or(0)
     }
 
     /// True if the job has lost a process that the worker runs in.
@@ -83,7 +107,8 @@ impl Runner {
         let devices = self.rank_devices_at(case, &sites).unwrap_or_default();
         let shares_gpus = devices.busiest() > 1;
         let mut env: Vec<_> = (0..parts).map(|part| self.variables(case, part, shares_gpus)).collect();
-        for (part, env) in env.iter_mut().take(sites.len()).enumerate() {
+        let on_nodes = self.nodes_of(case) > 1;
+        for (part, env) in env.iter_mut().take(if on_nodes { parts } else { sites.len() }).enumerate() {
             self.on_machine(env, devices.offset(part));
         }
         if wrong {
@@ -95,10 +120,10 @@ impl Runner {
     /// Variables of a process on one of several machines: they tell a worker its GPUs, and tell the software library (which may
     /// replace NCCL) that there are other machines.
     fn on_machine(&self, env: &mut Vec<(String, String)>, device_offset: usize) {
-        let Some(cluster) = &self.chosen.cluster else { return };
         for (_, value) in env.iter_mut().filter(|(name, _)| name == DEVICE_OFFSET) {
             *value = device_offset.to_string();
         }
+        let Some(cluster) = &self.chosen.cluster else { return };
         let name = "COLLSPEC_SOFT_NETWORK";
         if cluster.machines() > 1 && env.iter().all(|(other, _)| other != name) {
             env.push((name.to_owned(), "1".to_owned()));
@@ -117,6 +142,9 @@ impl Runner {
         if let Some(machine) = self.machine().filter(|_| shares_gpus) {
             let machines = self.chosen.cluster.as_ref().map_or(1, |cluster| cluster.machines());
             env.extend(machine.sharing(part, machines));
+        }
+        if let Some(cluster) = self.machine().and_then(|machine| machine.software.as_ref()) {
+            env.extend(cluster.variables(self.node_of(case, part)));
         }
         // for duplicate names the last wins: the case's own variables override those above, the options override the case's
         env.extend(self.options.variables.iter().cloned());

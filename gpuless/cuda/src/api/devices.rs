@@ -1,7 +1,7 @@
 //! Devices: the current one, their properties, and which can access which.
 use super::launch::{MOST_SHARED, MULTIPROCESSOR_BLOCKS, MULTIPROCESSOR_SHARED, MULTIPROCESSOR_THREADS, USUAL_SHARED};
 use super::raw::{Room, Text};
-use super::settings::settings;
+use super::settings::{PciPlace, settings};
 use super::{Out, errors, int, put, runtime};
 use std::collections::BTreeSet;
 use std::ffi::{c_int, c_uint};
@@ -26,25 +26,18 @@ pub(super) fn device(number: c_int) -> Result<usize, c_int> {
     usize::try_from(number).ok().filter(|device| *device < settings().devices).ok_or(errors::INVALID_DEVICE)
 }
 
-/// A device's PCI place as text.
-fn bus_id(device: usize) -> String {
-    let (domain, bus) = settings().pci(device);
-    format!("{domain:04X}:{bus:02X}:00.0")
-}
-
-/// The device at a PCI address: domain, bus, and the remaining parts.
+/// The device at a PCI address.
 fn by_bus_id(text: &str) -> Option<usize> {
-    let mut parts = text.split([':', '.']);
-    let mut number = || u32::from_str_radix(parts.next()?, 16).ok();
-    let place = (number()?, number()?);
+    let place = PciPlace::parse(text)?;
     (0..settings().devices).find(|device| settings().pci(*device) == place)
 }
 
 /// An attribute; the driver uses the same numbers. 0 if the device does not have it.
 pub(super) fn attribute(number: c_int, device: usize) -> Result<c_int, c_int> {
     let known = settings();
-    let (domain, bus) = known.pci(device);
+    let PciPlace { domain, bus, slot } = known.pci(device);
     let (major, minor) = known.capability;
+    let gpudirect = u32::from(known.gpudirect);
     let of = |number: u32| c_int::try_from(number).unwrap_or(c_int::MAX);
     Ok(match number {
         1..=3 => 1024,                     // threads of a block, its first two dimensions
@@ -59,7 +52,7 @@ pub(super) fn attribute(number: c_int, device: usize) -> Result<c_int, c_int> {
         16 => of(known.multiprocessors),   // multiprocessors
         19 | 31 | 41 => 1,                 // maps host memory, several kernels at once, one address space
         33 => of(bus),                     // PCI bus
-        34 => 0,                           // PCI slot
+        34 => of(slot),                    // PCI slot
         36 => 2_619_000,                   // clock of the memory in kHz
         37 => 5120,                        // width of its bus
         38 => 50 << 20,                    // cache
@@ -70,6 +63,7 @@ pub(super) fn attribute(number: c_int, device: usize) -> Result<c_int, c_int> {
         76 => of(minor),                   //
         78 | 95 | 115 | 125 => 1,          // priorities, cooperative launches, pools, events of several processes
         102 | 103 => 1,                    // memory with handles, which are descriptors
+        110 | 116 => of(gpudirect),        // adapters reach virtual memory, and other memory
         132 => c_int::from(major >= 9),    // multicast
         134 => 0,                          // node of the host's memory
         141 => 1,                          // memory with handles on the host's nodes
@@ -94,7 +88,7 @@ runtime! {
         if settings().devices == 0 { Err(errors::NO_DEVICE) } else { Ok(()) }
     }
     fn cudaDriverGetVersion(place: Out<'_, c_int>) { put(place, settings().driver_version) }
-    fn cudaDeviceGetPCIBusId(place: Room, len: c_int, number: c_int) { place.write_text(len, &bus_id(device(number)?)) }
+    fn cudaDeviceGetPCIBusId(place: Room, len: c_int, number: c_int) { place.write_text(len, &settings().pci(device(number)?).to_string()) }
     fn cudaDeviceGetByPCIBusId(place: Out<'_, c_int>, text: Text) {
         put(place, int(by_bus_id(&text.get()?).ok_or(errors::INVALID_DEVICE)?))
     }

@@ -14,6 +14,7 @@
 
 mod blocks;
 mod capture;
+mod description;
 mod devices;
 mod driver;
 mod entry_points;
@@ -47,6 +48,7 @@ mod work;
 pub use blocks::Owner;
 pub(crate) use blocks::in_use;
 pub(crate) use blocks::{are_pinned, owner};
+pub use description::DescriptionError;
 pub use errors::{Failure, failures, forget_failures};
 pub use graves::after_launched_work;
 pub use kernels::{
@@ -58,7 +60,7 @@ pub use multicast::with_members;
 pub use places::{Home, Place, place};
 pub use programs::driver_function;
 pub(crate) use settings::settings;
-pub use settings::{AlreadyConfigured, Settings, configure};
+pub use settings::{AlreadyConfigured, PciPlace, Settings, configure};
 pub use watch::{Change, watch_memory};
 
 use std::ffi::c_int;

@@ -1,7 +1,7 @@
 //! `cudaDeviceProp`, whose layout differs in each runtime, and the runtime's version.
 use super::launch::{MOST_SHARED, MULTIPROCESSOR_BLOCKS, MULTIPROCESSOR_SHARED, MULTIPROCESSOR_THREADS, USUAL_SHARED};
 use super::raw::Room;
-use super::settings::settings;
+use super::settings::{PciPlace, settings};
 use super::{Out, Outcome, Runtime, devices, put, runtime};
 use std::ffi::c_int;
 
@@ -90,7 +90,7 @@ impl Fields {
 fn fill(place: Room, number: c_int, layout: &Layout) -> Outcome {
     let device = devices::device(number)?;
     let known = settings();
-    let (domain, bus) = known.pci(device);
+    let PciPlace { domain, bus, slot } = known.pci(device);
     let mut fields = Fields(vec![0; layout.bytes]);
     let name = known.name.as_bytes();
     fields.set(0, &name[..name.len().min(255)]);
@@ -113,6 +113,7 @@ fn fill(place: Room, number: c_int, layout: &Layout) -> Outcome {
     fields.int(layout.can_map_host_memory, 1);
     fields.int(layout.concurrent_kernels, 1);
     fields.int(layout.pci_bus, bus as usize);
+    fields.int(layout.pci_bus + size_of::<c_int>(), slot as usize);
     fields.int(layout.pci_domain, domain as usize);
     fields.int(layout.async_engines, 3);
     fields.int(layout.unified_addressing, 1);

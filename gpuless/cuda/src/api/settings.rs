@@ -1,5 +1,37 @@
 //! The properties of the software GPUs.
+use std::fmt;
 use std::sync::OnceLock;
+
+/// A PCI address: domain, bus and slot. The function is 0.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PciPlace {
+    /// At most 16 bits.
+    pub domain: u32,
+    /// At most 8 bits.
+    pub bus: u32,
+    /// At most 5 bits.
+    pub slot: u32,
+}
+
+impl PciPlace {
+    /// The address in a text such as `0000:1B:00.0`, in which the slot and the function may be missing.
+    pub fn parse(text: &str) -> Option<Self> {
+        let mut parts = text.split([':', '.']);
+        let mut number = |most| {
+            let part = parts.next()?;
+            let is_hexadecimal = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
+            u32::from_str_radix(part, 16).ok().filter(|number| is_hexadecimal && *number <= most)
+        };
+        let (domain, bus) = (number(0xffff)?, number(0xff)?);
+        Some(Self { domain, bus, slot: number(0x1f).unwrap_or(0) })
+    }
+}
+
+impl fmt::Display for PciPlace {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:04X}:{:02X}:{:02X}.0", self.domain, self.bus, self.slot)
+    }
+}
 
 /// The devices of this process, all alike.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,10 +46,14 @@ pub struct Settings {
     pub memory: usize,
     /// Name of each device.
     pub name: String,
-    /// PCI bus of the first device; each has its own, and a domain has 256.
-    pub first_bus: u32,
+    /// PCI address of each device; those that are not named follow the last one, each on a bus of its own.
+    pub places: Vec<PciPlace>,
     /// Multiprocessors of each device.
     pub multiprocessors: u32,
+    /// Network adapters may read and write the devices' memory.
+    pub gpudirect: bool,
+    /// The network adapters beside them.
+    pub network: gpuless_verbs::Settings,
     /// The answer of `cudaDriverGetVersion`.
     pub driver_version: i32,
     /// Streams without `cudaStreamNonBlocking` and the default stream wait for each other, as for programs.
@@ -34,8 +70,10 @@ impl Default for Settings {
             nvlinks: 1,
             memory: 80 << 30,
             name: "software GPU".to_owned(),
-            first_bus: 0x10,
+            places: vec![PciPlace { domain: 0, bus: 0x10, slot: 0 }],
             multiprocessors: 132,
+            gpudirect: false,
+            network: gpuless_verbs::Settings::default(),
             driver_version: 13000,
             legacy_default_stream: false,
             tells_failures: false,
@@ -44,10 +82,16 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// PCI domain and bus of a device.
-    pub(crate) fn pci(&self, device: usize) -> (u32, u32) {
-        let place = self.first_bus.saturating_add(u32::try_from(device).unwrap_or(u32::MAX));
-        (place / 256, place % 256)
+    /// PCI address of a device.
+    pub(crate) fn pci(&self, device: usize) -> PciPlace {
+        if let Some(place) = self.places.get(device) {
+            return *place;
+        }
+        let last = self.places.last().copied().unwrap_or_default();
+        let more = (device + 1).saturating_sub(self.places.len());
+        // A domain has 256 buses.
+        let bus = (last.domain * 256 + last.bus).saturating_add(u32::try_from(more).unwrap_or(u32::MAX));
+        PciPlace { domain: bus / 256, bus: bus % 256, slot: 0 }
     }
 }
 
@@ -63,7 +107,9 @@ static SETTINGS: OnceLock<Settings> = OnceLock::new();
 /// # Errors
 /// They were configured already.
 pub fn configure(settings: Settings) -> Result<(), AlreadyConfigured> {
-    SETTINGS.set(settings).map_err(|_| AlreadyConfigured)
+    let network = settings.network.clone();
+    SETTINGS.set(settings).map_err(|_| AlreadyConfigured)?;
+    gpuless_verbs::configure(network).map_err(|_| AlreadyConfigured)
 }
 
 pub(crate) fn settings() -> &'static Settings {
@@ -75,8 +121,13 @@ mod tests {
     use super::*;
 
     #[test]
-    fn after_the_last_bus_of_a_domain_comes_the_next_domain() {
-        let settings = Settings { first_bus: 0xfe, ..Settings::default() };
-        assert_eq!([0, 1, 2].map(|device| settings.pci(device)), [(0, 0xfe), (0, 0xff), (1, 0)]);
+    fn devices_without_an_address_follow_the_last_one() {
+        let place = |text: &str| PciPlace::parse(text).unwrap();
+        let settings = Settings { places: vec![place("0000:07:03.0"), place("0000:fe:00.0")], ..Settings::default() };
+        let places: Vec<_> = (0..4).map(|device| settings.pci(device).to_string()).collect();
+        assert_eq!(places, ["0000:07:03.0", "0000:FE:00.0", "0000:FF:00.0", "0001:00:00.0"]);
+        for wrong in ["", "0000", "0000:", "10000:00:00.0", "0000:100:00.0", "+1:00", "g:0"] {
+            assert_eq!(PciPlace::parse(wrong), None, "{wrong}");
+        }
     }
 }

@@ -1,6 +1,6 @@
 //! Handles of devices, and how long they are valid.
 use super::{INVALID_ARGUMENT, NOT_FOUND, UNINITIALIZED, nvml};
-use crate::api::{self, Settings, handles};
+use crate::api::{self, PciPlace, Settings, handles};
 use std::ffi::{c_int, c_uint, c_void};
 use std::sync::atomic::{AtomicU32, Ordering};
 
@@ -33,12 +33,10 @@ pub(super) fn device(handle: *mut c_void) -> Result<c_uint, c_int> {
     number.filter(|number| *number < count).ok_or(INVALID_ARGUMENT)
 }
 
-/// The device at a PCI address: domain, bus, and the remaining parts.
+/// The device at a PCI address.
 pub(super) fn by_bus_id(text: &str) -> Result<c_uint, c_int> {
     let known = ready()?;
-    let mut parts = text.split([':', '.']);
-    let mut number = || parts.next().and_then(|part| c_uint::from_str_radix(part, 16).ok()).ok_or(INVALID_ARGUMENT);
-    let place = (number()?, number()?);
+    let place = PciPlace::parse(text).ok_or(INVALID_ARGUMENT)?;
     (0..count()?).find(|device| known.pci(*device as usize) == place).ok_or(NOT_FOUND)
 }
 

@@ -1,6 +1,7 @@
 //! PCI addresses of devices.
 use super::handles::{device, ready};
 use super::{INVALID_ARGUMENT, Out, Outcome, nvml, put};
+use crate::api::PciPlace;
 use std::ffi::{c_int, c_uint, c_void};
 
 /// Device and vendor, and those of the subsystem: those of an H100.
@@ -29,15 +30,11 @@ fn text<const N: usize>(words: &str) -> [u8; N] {
     bytes
 }
 
-fn bus_id(place: (c_uint, c_uint)) -> String {
-    format!("{:04X}:{:02X}:00.0", place.0, place.1)
-}
-
 pub(super) fn info(whose: *mut c_void) -> Result<PciInfo, c_int> {
     let place = ready()?.pci(device(whose)? as usize);
-    let (domain, bus) = place;
+    let PciPlace { domain, bus, slot } = place;
     let (device, subsystem) = (PCI_DEVICE, PCI_SUBSYSTEM);
-    Ok(PciInfo { bus_id: text(&bus_id(place)), domain, bus, slot: 0, device, subsystem })
+    Ok(PciInfo { bus_id: text(&place.to_string()), domain, bus, slot, device, subsystem })
 }
 
 /// The PCI address at the other end of an NVLink: it is not a device's, and NCCL recognises it as a switch.
@@ -56,7 +53,8 @@ fn extended(whose: *mut c_void, place: *mut c_uint) -> Outcome {
     let len = (unsafe { place.read_unaligned() } & 0x00ff_ffff) as usize;
     let numbers = [known.domain, known.bus, known.slot, known.device, known.subsystem, CLASSES[0], CLASSES[1]];
     let mut bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_ne_bytes()).collect();
-    bytes.extend(text::<32>(&bus_id((known.domain, known.bus))));
+    let address = PciPlace { domain: known.domain, bus: known.bus, slot: known.slot };
+    bytes.extend(text::<32>(&address.to_string()));
     let room = len.checked_sub(size_of::<c_uint>()).filter(|room| *room >= 44).ok_or(INVALID_ARGUMENT)?;
     let count = bytes.len().min(room);
     // SAFETY: the structure is as long as its version says.

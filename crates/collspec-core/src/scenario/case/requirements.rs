@@ -12,6 +12,12 @@ pub struct Requires {
     pub gpus: Option<u32>,
     /// Minimum number of machines.
     pub nodes: Option<u32>,
+    /// Minimum number of network adapters for RDMA in each machine.
+    pub nics: Option<u32>,
+    /// Minimum number of NVLinks of each GPU.
+    pub nvlinks: Option<u32>,
+    /// What the adapters speak: `InfiniBand` or `Ethernet`.
+    pub link_layer: Option<String>,
     /// The lowest compute capability.
     pub compute: Option<(u32, u32)>,
     /// True if the GPUs must support multicast memory, on which NVLS depends.

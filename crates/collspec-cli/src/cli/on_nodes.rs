@@ -1,0 +1,72 @@
+//! Starts a program once on each node with software GPUs, as a launcher of a cluster does.
+use super::exit::Exit;
+use super::record::{cannot_start, program};
+use anyhow::Context;
+use collspec_run::child::descendants;
+use collspec_run::child::guard::ChildGuard;
+use collspec_run::signals;
+use std::ffi::OsString;
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::unix::process::ExitStatusExt;
+use std::process::Stdio;
+
+/// What a shell adds to the number of a signal that ended a program.
+const BY_SIGNAL: i32 = 128;
+
+/// Runs the program with these variables, those of each node, until it has ended on all of them. The exit code is that of the first node on which it
+/// failed.
+///
+/// # Errors
+///
+/// The program cannot be started.
+pub fn on_each_node(words: &[OsString], nodes: Vec<Vec<(String, OsString)>>) -> anyhow::Result<Exit> {
+    let count = nodes.len();
+    let port = free_port().context("no port is free for the program's processes to meet")?;
+    descendants::adopt().context("the processes of the program could not be found again")?;
+    signals::outlive_program();
+    let mut children = Vec::new();
+    for (node, mut variables) in nodes.into_iter().enumerate() {
+        variables.extend(of_torchrun(count, node, port));
+        let mut command = program(words, &variables)?;
+        if node > 0 {
+            command.stdin(Stdio::null());
+        }
+        let child = command.spawn().with_context(|| cannot_start(command.get_program()));
+        match child {
+            Ok(child) => children.push(ChildGuard::of(child)),
+            Err(error) => {
+                descendants::kill_all();
+                return Err(error);
+            }
+        }
+    }
+    signals::pass_on_to(&children.iter().map(ChildGuard::id).collect::<Vec<_>>());
+    let mut failed = 0;
+    for mut child in children {
+        while !child.ends_within(LOOK) {}
+        signals::pass_on_no_more(child.id());
+        let status = child.end().context("cannot wait for the program")?;
+        let code = status.code().unwrap_or_else(|| BY_SIGNAL + status.signal().unwrap_or(0));
+        failed = if failed == 0 { code } else { failed };
+    }
+    Ok(Exit::of_code(u8::try_from(failed).unwrap_or(u8::MAX)))
+}
+
+/// Any time: the wait goes on after it.
+const LOOK: std::time::Duration = std::time::Duration::from_secs(3600);
+
+/// What torchrun reads where its options say nothing.
+fn of_torchrun(nodes: usize, node: usize, port: u16) -> [(String, OsString); 4] {
+    [
+        ("PET_NNODES", nodes.to_string()),
+        ("PET_NODE_RANK", node.to_string()),
+        ("PET_MASTER_ADDR", Ipv4Addr::LOCALHOST.to_string()),
+        ("PET_MASTER_PORT", port.to_string()),
+    ]
+    .map(|(name, value)| (name.to_owned(), value.into()))
+}
+
+/// A port that nobody uses now.
+fn free_port() -> std::io::Result<u16> {
+    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
+}

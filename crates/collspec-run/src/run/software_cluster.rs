@@ -1,0 +1,97 @@
+//! The nodes that software GPUs are in, and what the processes of each are told.
+use super::machine::SOCKETS;
+use crate::backend::software_gpus::DESCRIPTION;
+use crate::library::unpack_files;
+use crate::machines::{MachineProfile, NOT_AS_ON_THE_MACHINE};
+use std::num::NonZeroUsize;
+use std::path::PathBuf;
+use std::sync::OnceLock;
+
+/// The file that NCCL reads in place of looking at the machine.
+const TOPOLOGY: &str = "NCCL_TOPO_FILE";
+/// The variable by which NCCL tells hosts apart.
+const HOST: &str = "NCCL_HOSTID";
+
+/// One or several nodes with software GPUs, all alike.
+#[derive(Clone, Debug)]
+pub struct SoftwareCluster {
+    /// What each node is; `None` for software GPUs as they are without a profile.
+    pub profile: Option<MachineProfile>,
+    /// The names of the nodes.
+    pub nodes: Vec<String>,
+    topology: Option<PathBuf>,
+}
+
+/// The topology file cannot be written.
+#[derive(Debug, thiserror::Error)]
+#[error("the topology file of the machine cannot be written to the cache")]
+pub struct NoTopologyFile(#[source] std::io::Error);
+
+impl SoftwareCluster {
+    /// The largest number of nodes: as many as a run has taken memory for.
+    pub const MOST_NODES: usize = 64;
+
+    /// So many nodes of this machine.
+    ///
+    /// # Errors
+    ///
+    /// The topology file for NCCL cannot be written.
+    pub fn new(profile: Option<MachineProfile>, nodes: NonZeroUsize) -> Result<Self, NoTopologyFile> {
+        let written = profile.as_ref().map(|profile| {
+            let folder = unpack_files(&[("topology.xml", profile.topology().as_bytes())]);
+            folder.map(|folder| folder.join("topology.xml")).map_err(NoTopologyFile)
+        });
+        let nodes = (0..nodes.get()).map(|node| format!("node{node}")).collect();
+        Ok(Self { profile, nodes, topology: written.transpose()? })
+    }
+
+    /// What software GPUs are told about themselves.
+    pub fn description(&self) -> Option<String> {
+        self.profile.as_ref().map(MachineProfile::description)
+    }
+
+    /// Variables for a process on a node.
+    pub fn variables(&self, node: usize) -> Vec<(String, String)> {
+        let set = |name: &str, value: String| (name.to_owned(), value);
+        let mut all = Vec::new();
+        let name = self.nodes.get(node).map_or("", String::as_str);
+        let placed = |text: String| format!("{text};node={name};fabric={}", fabric());
+        all.extend(self.description().map(|text| set(DESCRIPTION, placed(text))));
+        all.extend(self.topology.as_ref().map(|path| set(TOPOLOGY, path.display().to_string())));
+        if self.nodes.len() > 1 {
+            all.push(set(HOST, name.to_owned()));
+            // All nodes are on this machine, which may have no other network.
+            all.push(set(SOCKETS, "lo".to_owned()));
+        }
+        all
+    }
+
+    /// What the nodes are, in words.
+    pub fn describe(&self) -> String {
+        let nodes = match self.nodes.len() {
+            1 => String::new(),
+            nodes => format!("{nodes} nodes of "),
+        };
+        match &self.profile {
+            None => format!("{nodes}software GPUs"),
+            Some(profile) => {
+                let different = NOT_AS_ON_THE_MACHINE.join(", ");
+                format!("{nodes}{} ({}), but {different}", profile.name, profile.summary())
+            }
+        }
+    }
+}
+
+/// The name of this process's network among those of other runs on this machine.
+fn fabric() -> &'static str {
+    static NAME: OnceLock<String> = OnceLock::new();
+    NAME.get_or_init(|| {
+        let mut bytes = [0; 8];
+        // Without random numbers the process and the time must do.
+        if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).is_err() {
+            let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
+            bytes = now.map_or(0, |now| now.as_nanos() as u64).to_ne_bytes();
+        }
+        format!("{}-{:016x}", std::process::id(), u64::from_ne_bytes(bytes))
+    })
+}
