@@ -30,10 +30,9 @@ extern "C" fn set_up() {
     let link = if is_roce { LinkLayer::Ethernet } else { LinkLayer::InfiniBand };
     let nics = variable("GPULESS_VERBS_NICS").unwrap_or_default();
     let nics = nics.split(',').filter(|nic| !nic.is_empty()).enumerate().map(|(index, nic)| {
-        let (name, bus) = nic.split_once('@').map_or_else(
-            || (nic, format!("0000:{:02x}:00.0", 0x80 + index)),
-            |(name, bus)| (name, bus.to_owned()),
-        );
+        let (name, bus) = nic
+            .split_once('@')
+            .map_or_else(|| (nic, format!("0000:{:02x}:00.0", 0x80 + index)), |(name, bus)| (name, bus.to_owned()));
         Nic { name: name.to_owned(), bus, speed, link }
     });
     let settings = Settings {

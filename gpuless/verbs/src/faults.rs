@@ -131,7 +131,8 @@ pub fn count(message: &Message<'_>) -> Option<Strike> {
         state.counts.messages += 1;
         state.counts.bytes += u64::from(message.bytes);
         let writes_only = |kind| matches!(kind, Kind::RepeatedWrite { .. } | Kind::ReorderedWrites);
-        let strikes = |fault: &Fault| state.counts.messages >= fault.at && (message.is_write || !writes_only(fault.kind));
+        let strikes =
+            |fault: &Fault| state.counts.messages >= fault.at && (message.is_write || !writes_only(fault.kind));
         let fault = state.fault.filter(strikes).filter(|_| state.struck.is_none())?;
         let words = describe(&fault, message, state.counts.messages);
         state.struck = Some(words.clone());

@@ -42,8 +42,11 @@ pub fn contents(path: &[u8]) -> Option<Vec<u8>> {
             String::from(if card.link == LinkLayer::Ethernet { "Ethernet\n" } else { "InfiniBand\n" })
         }
         _ => {
-            let index = file.strip_prefix("ports/1/gid_attrs/types/")?.parse().ok().filter(|index| *index < device()
-                .map_or(0, Device::gids))?;
+            let index = file
+                .strip_prefix("ports/1/gid_attrs/types/")?
+                .parse()
+                .ok()
+                .filter(|index| *index < device().map_or(0, Device::gids))?;
             String::from(if device()?.gid_type(index) == 2 { "RoCE v2\n" } else { "IB/RoCE v1\n" })
         }
     };

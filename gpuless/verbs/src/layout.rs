@@ -24,7 +24,6 @@ pub mod status {
     use libc::c_int;
     pub const SUCCESS: c_int = 0;
     pub const LOC_LEN_ERR: c_int = 1;
-    pub const LOC_QP_OP_ERR: c_int = 2;
     pub const LOC_PROT_ERR: c_int = 4;
     pub const WR_FLUSH_ERR: c_int = 5;
     pub const REM_INV_REQ_ERR: c_int = 9;
@@ -402,7 +401,9 @@ pub struct Ece {
 const _: () = {
     use std::mem::{offset_of, size_of};
     assert!(size_of::<Device>() == 664 && offset_of!(Device, name) == 24 && offset_of!(Device, dev_name) == 88);
-    assert!(size_of::<Context>() == 328 && offset_of!(Context, abi_compat) == 320 && offset_of!(Context, cmd_fd) == 264);
+    assert!(
+        size_of::<Context>() == 328 && offset_of!(Context, abi_compat) == 320 && offset_of!(Context, cmd_fd) == 264
+    );
     assert!(offset_of!(Context, poll_cq) == 96 && offset_of!(Context, req_notify_cq) == 104);
     assert!(offset_of!(Context, post_send) == 208 && offset_of!(Context, post_recv) == 216);
     assert!(size_of::<DeviceAttr>() == 232 && offset_of!(DeviceAttr, max_srq) == 212);

@@ -36,7 +36,9 @@ pub unsafe fn store(to: *mut u8, from: &[u8]) {
         // SAFETY: aligned, by `step`, and within the range.
         unsafe {
             match *part {
-                [a, b, c, d, e, f, g, h] => place.cast::<u64>().write_volatile(u64::from_ne_bytes([a, b, c, d, e, f, g, h])),
+                [a, b, c, d, e, f, g, h] => {
+                    place.cast::<u64>().write_volatile(u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
+                }
                 [a, b, c, d] => place.cast::<u32>().write_volatile(u32::from_ne_bytes([a, b, c, d])),
                 [a, b] => place.cast::<u16>().write_volatile(u16::from_ne_bytes([a, b])),
                 [a] => place.write_volatile(a),

@@ -2,7 +2,9 @@
 
 use super::{code, code_of, functions, minus_one, null, put};
 use crate::device::{self, CONTEXTS, Context, Device, MAX_MESSAGE, devices};
-use crate::layout::{self, AsyncEvent, DeviceAttr, Gid, GidEntry, LINK_ETHERNET, LINK_INFINIBAND, PORT_ACTIVE, PORT_DOWN, PortAttr};
+use crate::layout::{
+    self, AsyncEvent, DeviceAttr, Gid, GidEntry, LINK_ETHERNET, LINK_INFINIBAND, PORT_ACTIVE, PORT_DOWN, PortAttr,
+};
 use crate::settings::LinkLayer;
 use crate::{fabric, names};
 use libc::{c_char, c_int, c_void, size_t, ssize_t};
@@ -25,7 +27,13 @@ fn port_of(context: *const layout::Context, port: u32) -> Result<&'static Device
 /// Stored by a `u32` or by `enum ibv_gid_type`.
 fn entry(device: &Device, index: usize) -> Option<GidEntry> {
     let gid_index = u32::try_from(index).ok()?;
-    device.gid(index).map(|gid| GidEntry { gid, gid_index, port_num: 1, gid_type: device.gid_type(index), ndev_ifindex: 0 })
+    device.gid(index).map(|gid| GidEntry {
+        gid,
+        gid_index,
+        port_num: 1,
+        gid_type: device.gid_type(index),
+        ndev_ifindex: 0,
+    })
 }
 
 /// # Safety
@@ -153,11 +161,8 @@ functions! {
     }
 
     fn ibv_close_device(closed: *mut layout::Context) -> c_int {
-        code(context(closed).and_then(|context| {
-            // What was made of it lives on until it is destroyed: some programs close the context first.
-            CONTEXTS.remove(context.shared.address());
-            Ok(())
-        }))
+        // What was made of it lives on until it is destroyed: some programs close the context first.
+        code(CONTEXTS.remove(closed as usize).map(|_| ()).ok_or(libc::EINVAL))
     }
 
     fn ibv_get_async_event(from: *mut layout::Context, event: *mut AsyncEvent) -> c_int {
@@ -235,7 +240,7 @@ functions! {
     }
 
     fn ibv_query_pkey(of: *mut layout::Context, number: u8, index: c_int, key: *mut u16) -> c_int {
-        let found = port_of(of, number.into()).and_then(|_| if index == 0 { Ok(EVERYTHING) } else { Err(libc::EINVAL) });
+        let found = port_of(of, number.into()).and(if index == 0 { Ok(EVERYTHING) } else { Err(libc::EINVAL) });
         // SAFETY: the caller's place for it.
         found.and_then(|found| unsafe { put(key, found) }).map_or_else(minus_one, |()| 0)
     }

@@ -27,14 +27,22 @@ pub fn fill(context: &mut layout::Context) {
     context.post_recv = post_recv as *const () as usize;
 }
 
-unsafe extern "C" fn post_send(pair: *mut layout::Qp, first: *mut layout::SendWr, bad: *mut *mut layout::SendWr) -> c_int {
+unsafe extern "C" fn post_send(
+    pair: *mut layout::Qp,
+    first: *mut layout::SendWr,
+    bad: *mut *mut layout::SendWr,
+) -> c_int {
     // SAFETY: the caller's list.
     let outcome = qp::find(pair).ok_or((first, libc::EINVAL)).and_then(|pair| unsafe { post::send(&pair, first) });
     // SAFETY: the caller's place.
     unsafe { report(outcome, bad) }
 }
 
-unsafe extern "C" fn post_recv(pair: *mut layout::Qp, first: *mut layout::RecvWr, bad: *mut *mut layout::RecvWr) -> c_int {
+unsafe extern "C" fn post_recv(
+    pair: *mut layout::Qp,
+    first: *mut layout::RecvWr,
+    bad: *mut *mut layout::RecvWr,
+) -> c_int {
     // SAFETY: the caller's list.
     let outcome = qp::find(pair).ok_or((first, libc::EINVAL)).and_then(|pair| unsafe { post::receive(&pair, first) });
     // SAFETY: the caller's place.

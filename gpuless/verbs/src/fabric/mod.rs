@@ -182,7 +182,8 @@ impl Fabric {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {}
                 Err(_) => {
-                    let listen = |events| watch(&self.epoll, libc::EPOLL_CTL_MOD, self.listener.as_raw_fd(), LISTENER, events);
+                    let listen =
+                        |events| watch(&self.epoll, libc::EPOLL_CTL_MOD, self.listener.as_raw_fd(), LISTENER, events);
                     _ = listen(0);
                     return later(Instant::now() + PAUSE, move || _ = listen(libc::EPOLLIN));
                 }

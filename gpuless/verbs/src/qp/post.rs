@@ -63,7 +63,9 @@ unsafe fn read(pair: &QueuePair, inner: &Inner, work: &layout::SendWr) -> Result
     let gather = unsafe { pieces(work.sg_list, work.num_sge, pair.cap.max_send_sge) }.ok_or(libc::EINVAL)?;
     let is_inline = work.send_flags & send_flags::INLINE != 0;
     let whole: u64 = gather.iter().map(|piece| u64::from(piece.length)).sum();
-    if (is_inline && (kind.fetches() || whole > u64::from(pair.cap.max_inline_data))) || (kind.fetches() && !pair.is_reliable) {
+    if (is_inline && (kind.fetches() || whole > u64::from(pair.cap.max_inline_data)))
+        || (kind.fetches() && !pair.is_reliable)
+    {
         return Err(libc::EINVAL);
     }
     let fits = if kind.is_atomic() { whole == 8 } else { whole <= u64::from(MAX_MESSAGE) };
@@ -71,7 +73,9 @@ unsafe fn read(pair: &QueuePair, inner: &Inner, work: &layout::SendWr) -> Result
         let mut bytes = Vec::with_capacity(usize::try_from(whole).unwrap_or(0));
         for piece in gather.iter().filter(|piece| piece.length > 0) {
             // SAFETY: as the caller says; it waits for this call.
-            bytes.extend_from_slice(unsafe { std::slice::from_raw_parts(piece.addr as *const u8, piece.length as usize) });
+            bytes.extend_from_slice(unsafe {
+                std::slice::from_raw_parts(piece.addr as *const u8, piece.length as usize)
+            });
         }
         bytes
     });

@@ -45,7 +45,9 @@ pub fn send(pair: &Arc<QueuePair>, inner: &mut Inner) {
             None => {}
             // A message of an unreliable queue pair is lost, and nobody is told.
             Some(Hindrance::Silence) if !pair.is_reliable => {}
-            Some(Hindrance::Silence) => return wait_for_answer(pair, inner, retry_time(&inner.attr), status::RETRY_EXC_ERR),
+            Some(Hindrance::Silence) => {
+                return wait_for_answer(pair, inner, retry_time(&inner.attr), status::RETRY_EXC_ERR);
+            }
             Some(Hindrance::Until(time)) => return send_at(pair, inner, time),
             Some(Hindrance::Local(status)) => {
                 // Those in front of it are completed first; the last of them comes back here.
@@ -257,7 +259,9 @@ fn complete_oldest(pair: &Arc<QueuePair>, inner: &mut Inner) {
 /// The queue pair that an answer is for, if the answer is to its oldest request.
 fn is_to_oldest(inner: &Inner, header: &Header) -> bool {
     let oldest = inner.sending.requests.front().filter(|_| inner.sending.sent > 0);
-    inner.state != state::ERR && inner.life == header.life && oldest.is_some_and(|oldest| oldest.number == header.number)
+    inner.state != state::ERR
+        && inner.life == header.life
+        && oldest.is_some_and(|oldest| oldest.number == header.number)
 }
 
 /// Whether an answer's data has a place.
@@ -320,7 +324,10 @@ fn store_fetched(pair: &QueuePair, inner: &Inner, body: Option<&[u8]>) -> bool {
     let Some(oldest) = inner.sending.requests.front().filter(|oldest| oldest.kind.fetches()) else { return true };
     let mut rest = body.unwrap_or_default();
     for piece in &oldest.gather {
-        let Some(part) = rest.split_off(..rest.len().min(piece.length as usize)).filter(|part| !part.is_empty()) else { break };
+        let part = rest.split_off(..rest.len().min(piece.length as usize)).unwrap_or_default();
+        if part.is_empty() {
+            continue;
+        }
         let stored = region::with(piece.lkey, &pair.pd, piece.addr, part.len() as u64, access::LOCAL_WRITE, |range| {
             // SAFETY: the region is registered for this, and its pages are there.
             unsafe { memory::store(range.start, part) };

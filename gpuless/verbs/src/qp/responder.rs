@@ -4,7 +4,7 @@
 use crate::fabric::frame::{Header, Kind, flag};
 use crate::fabric::link::Link;
 use crate::faults;
-use crate::layout::{Wc, WITH_IMM, access, completed, event, state, status};
+use crate::layout::{WITH_IMM, Wc, access, completed, event, state, status};
 use crate::lock::lock;
 use crate::memory;
 use crate::qp::{Inner, QueuePair, Receive, numbered};
@@ -20,11 +20,17 @@ enum Decision {
     /// It is dropped without a word, as an unreliable message.
     Drop,
     /// It is not this request's turn, or not this queue pair's. Whether the peer hears later when it is.
-    Refuse { tells_later: bool },
+    Refuse {
+        tells_later: bool,
+    },
     NoReceive,
     Again,
     /// The peer, and this queue pair, get an error; a receive completes with a status of its own.
-    Fail { status: c_int, event: Option<c_int>, receive: Option<c_int> },
+    Fail {
+        status: c_int,
+        event: Option<c_int>,
+        receive: Option<c_int>,
+    },
 }
 
 const fn fails(status: c_int, event: c_int) -> Decision {
@@ -145,13 +151,7 @@ pub fn request(link: &Arc<Link>, header: &Header, body: Option<&[u8]>) {
 }
 
 /// Carries a request out and answers it.
-fn run(
-    link: &Arc<Link>,
-    pair: &QueuePair,
-    inner: &mut Inner,
-    header: &Header,
-    body: &[u8],
-) -> Result<(), Decision> {
+fn run(link: &Arc<Link>, pair: &QueuePair, inner: &mut Inner, header: &Header, body: &[u8]) -> Result<(), Decision> {
     let on_memory = |f: &mut dyn FnMut(Range)| {
         let uses = uses_of(header.kind);
         region::with(header.rkey, &pair.pd, header.address, u64::from(header.len), uses, f).map_err(|_| NO_ACCESS)
@@ -204,7 +204,10 @@ fn change(range: Range, header: &Header) -> u64 {
 fn receive_message(pair: &QueuePair, header: &Header, receive: &Receive, body: &[u8]) -> Result<(), Decision> {
     let mut rest = if header.kind.is_send() { body } else { &[] };
     for piece in &receive.scatter {
-        let Some(part) = rest.split_off(..rest.len().min(piece.length as usize)).filter(|part| !part.is_empty()) else { break };
+        let part = rest.split_off(..rest.len().min(piece.length as usize)).unwrap_or_default();
+        if part.is_empty() {
+            continue;
+        }
         let stored = region::with(piece.lkey, &pair.pd, piece.addr, part.len() as u64, access::LOCAL_WRITE, |range| {
             // SAFETY: the region is registered for this, and its pages are there.
             unsafe { memory::store(range.start, part) };

@@ -2,7 +2,8 @@
 
 use super::{PATIENCE, call};
 use crate::layout::{
-    AhAttr, AsyncEvent, CompChannel, Context, Cq, Device, Mr, Pd, Qp, QpAttr, QpCap, QpInitAttr, RecvWr, SendWr, Sge, Wc, access, mask, state,
+    AhAttr, AsyncEvent, CompChannel, Context, Cq, Device, Mr, Pd, Qp, QpAttr, QpCap, QpInitAttr, RecvWr, SendWr, Sge,
+    Wc, access, mask, state,
 };
 use libc::{c_int, c_void};
 use std::ptr::null_mut;
@@ -180,8 +181,14 @@ impl End {
     }
 
     pub fn to_rts(&self, rnr_retry: u8) -> c_int {
-        let attr =
-            QpAttr { qp_state: state::RTS, timeout: 14, retry_cnt: 7, rnr_retry, max_rd_atomic: 1, ..QpAttr::default() };
+        let attr = QpAttr {
+            qp_state: state::RTS,
+            timeout: 14,
+            retry_cnt: 7,
+            rnr_retry,
+            max_rd_atomic: 1,
+            ..QpAttr::default()
+        };
         let reliable = mask::TIMEOUT | mask::RETRY_CNT | mask::RNR_RETRY | mask::MAX_QP_RD_ATOMIC;
         self.modify(attr, mask::STATE | mask::SQ_PSN | reliable)
     }
@@ -247,7 +254,8 @@ impl End {
         let mut wc = Wc::default();
         // SAFETY: as in `post`.
         let count = unsafe {
-            let function: unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int = std::mem::transmute((*self.context).poll_cq);
+            let function: unsafe extern "C" fn(*mut Cq, c_int, *mut Wc) -> c_int =
+                std::mem::transmute((*self.context).poll_cq);
             function(cq, 1, &raw mut wc)
         };
         assert!(count >= 0);
@@ -281,7 +289,8 @@ impl End {
 
     pub fn event(&self) -> AsyncEvent {
         let mut event = AsyncEvent { element: 0, event_type: -1 };
-        let answer = call!(ibv_get_async_event: fn(*mut Context, *mut AsyncEvent) -> c_int; self.context, &raw mut event);
+        let answer =
+            call!(ibv_get_async_event: fn(*mut Context, *mut AsyncEvent) -> c_int; self.context, &raw mut event);
         assert_eq!(answer, 0);
         event
     }

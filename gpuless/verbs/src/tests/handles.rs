@@ -23,7 +23,7 @@ fn what_is_no_object_is_refused_and_not_followed() {
     assert_eq!(call!(ibv_dealloc_pd: fn(*mut Pd) -> c_int; old.1), libc::EINVAL);
     assert_eq!(call!(ibv_destroy_comp_channel: fn(*mut CompChannel) -> c_int; old.5), libc::EINVAL);
     assert_eq!(call!(ibv_close_device: fn(*mut Context) -> c_int; old.0), libc::EINVAL);
-    for pd in [old.1, null_mut(), 8 as *mut Pd] {
+    for pd in [old.1, null_mut(), 24 as *mut Pd] {
         assert!(call!(ibv_reg_mr: fn(*mut Pd, *mut c_void, usize, c_int) -> *mut Mr; pd, null_mut(), 0, 1).is_null());
         assert_eq!(std::io::Error::last_os_error().raw_os_error(), Some(libc::EINVAL));
     }
@@ -69,16 +69,23 @@ fn devices_say_what_the_settings_say() {
     assert_ne!(guids[0], guids[1]);
     let gid = |context, index| {
         let mut gid = [0; 16];
-        let answer = call!(ibv_query_gid: fn(*mut Context, u8, c_int, *mut Gid) -> c_int; context, 1, index, &raw mut gid);
+        let answer =
+            call!(ibv_query_gid: fn(*mut Context, u8, c_int, *mut Gid) -> c_int; context, 1, index, &raw mut gid);
         (answer == 0).then_some(gid)
     };
     assert_eq!(gid(contexts[0], 0).map(|gid| gid[8..].to_vec()), Some(guids[0].to_ne_bytes().to_vec()));
     assert_eq!((gid(contexts[0], 1), gid(contexts[1], 4)), (None, None));
     assert_eq!(gid(contexts[1], 3).map(|gid| gid[10..13].to_vec()), Some(vec![0xff, 0xff, 10]));
     let mut speed = 0;
-    assert_eq!(call!(ibv_query_port_speed: fn(*mut Context, u32, *mut u64) -> c_int; contexts[0], 1, &raw mut speed), 0);
+    assert_eq!(
+        call!(ibv_query_port_speed: fn(*mut Context, u32, *mut u64) -> c_int; contexts[0], 1, &raw mut speed),
+        0
+    );
     assert_eq!(speed, 4000);
-    assert_eq!(call!(ibv_query_port: fn(*mut Context, u8, *mut PortAttr) -> c_int; contexts[0], 2, null_mut()), libc::EINVAL);
+    assert_eq!(
+        call!(ibv_query_port: fn(*mut Context, u8, *mut PortAttr) -> c_int; contexts[0], 2, null_mut()),
+        libc::EINVAL
+    );
     for context in contexts {
         assert_eq!(call!(ibv_close_device: fn(*mut Context) -> c_int; context), 0);
     }
@@ -93,7 +100,9 @@ fn files_of_cards_are_answered_and_no_others() {
     assert_eq!(files::real_path(b"/sys/class/infiniband/mlx5_9/device"), None);
     assert_eq!(files::real_path(b"/etc/passwd"), None);
     assert!(files::is_there(b"/sys/module/nvidia_peermem/version") && !files::is_there(b"/sys/module/x"));
-    let kind = |index: usize| files::contents(format!("/sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/{index}").as_bytes());
+    let kind = |index: usize| {
+        files::contents(format!("/sys/class/infiniband/mlx5_1/ports/1/gid_attrs/types/{index}").as_bytes())
+    };
     let kinds = [kind(2), kind(3), kind(4)];
     assert_eq!(kinds, [Some(b"IB/RoCE v1\n".to_vec()), Some(b"RoCE v2\n".to_vec()), None]);
     assert_eq!(files::contents(b"\xff/sys"), None);

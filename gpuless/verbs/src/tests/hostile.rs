@@ -57,7 +57,10 @@ fn bytes_that_are_no_header_end_the_connection() {
         if len >= HEADER {
             let mut rest = Vec::new();
             let ended = stream.read_to_end(&mut rest);
-            assert!(rest.is_empty() && ended.map_or_else(|error| error.kind() == std::io::ErrorKind::ConnectionReset, |_| true));
+            assert!(
+                rest.is_empty()
+                    && ended.map_or_else(|error| error.kind() == std::io::ErrorKind::ConnectionReset, |_| true)
+            );
         }
     }
     assert_works();
@@ -72,8 +75,17 @@ fn headers_with_any_contents_change_nothing() {
     for _ in 0..300 {
         let mut stream = connect();
         for _ in 0..20 {
-            let kind = [Kind::Write, Kind::WriteWithImm, Kind::Send, Kind::Read, Kind::CompareSwap, Kind::FetchAdd, Kind::Done,
-                Kind::Failed, Kind::GoOn][random.below(9)];
+            let kind = [
+                Kind::Write,
+                Kind::WriteWithImm,
+                Kind::Send,
+                Kind::Read,
+                Kind::CompareSwap,
+                Kind::FetchAdd,
+                Kind::Done,
+                Kind::Failed,
+                Kind::GoOn,
+            ][random.below(9)];
             let to = [a.number(), b.number(), random.next() as u32][random.below(3)];
             let frame = Header {
                 flags: random.next() as u8,
@@ -140,7 +152,12 @@ fn requests_for_nobody_are_refused() {
 fn headers_are_read_as_they_were_written() {
     let mut random = Random(13);
     for _ in 0..1000 {
-        let frame = Header { address: random.next(), swap: random.next(), len: random.next() as u32 >> 2, ..header(Kind::Send, 3, 4) };
+        let frame = Header {
+            address: random.next(),
+            swap: random.next(),
+            len: random.next() as u32 >> 2,
+            ..header(Kind::Send, 3, 4)
+        };
         assert_eq!(Header::read(&frame.write()), Ok(frame));
     }
 }

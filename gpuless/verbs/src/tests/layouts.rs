@@ -87,8 +87,10 @@ fn structures_are_those_of_the_machines_header() {
         return eprintln!("skipped: there is no <infiniband/verbs.h>");
     }
     let facts = facts();
-    let checks = facts.iter().map(|(text, number)| format!("_Static_assert(({text}) == {number}, \"{text} is {number}\");\n"));
-    let program: String = std::iter::once(String::from("#include <infiniband/verbs.h>\n#include <stddef.h>\n")).chain(checks).collect();
+    let checks =
+        facts.iter().map(|(text, number)| format!("_Static_assert(({text}) == {number}, \"{text} is {number}\");\n"));
+    let program: String =
+        std::iter::once(String::from("#include <infiniband/verbs.h>\n#include <stddef.h>\n")).chain(checks).collect();
     let file = std::env::temp_dir().join(format!("gpuless-verbs-layout-{}.c", std::process::id()));
     std::fs::write(&file, program).unwrap();
     let compiler = Command::new("cc").args(["-std=gnu11", "-fsyntax-only"]).arg(&file).output();

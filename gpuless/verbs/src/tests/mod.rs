@@ -40,8 +40,11 @@ use call;
 pub fn set_up() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
-        let nic = |index: usize, link| {
-            Nic { name: format!("mlx5_{index}"), bus: format!("0000:8{index}:00.0"), speed: 400, link }
+        let nic = |index: usize, link| Nic {
+            name: format!("mlx5_{index}"),
+            bus: format!("0000:8{index}:00.0"),
+            speed: 400,
+            link,
         };
         let arrival = match env::var("GPULESS_VERBS_TEST_LINE") {
             Ok(bytes) => Arrival::ShuffledLines { bytes: bytes.parse().unwrap(), seed: 1 },

@@ -21,10 +21,10 @@ fn writes_arrive_and_complete_in_order() {
     assert_eq!((received.wr_id, received.opcode, received.byte_len), (5, completed::RECV_WITH_IMM, 0));
     assert_eq!((received.imm_data, received.wc_flags, received.src_qp), (0x1234_5678, 2, a.number()));
     let sent = [a.sent(), a.sent()];
-    assert_eq!(sent.map(|wc| (wc.wr_id, wc.status, wc.opcode, wc.qp_num)), [
-        (1, status::SUCCESS, completed::WRITE, a.number()),
-        (3, status::SUCCESS, completed::WRITE, a.number())
-    ]);
+    assert_eq!(
+        sent.map(|wc| (wc.wr_id, wc.status, wc.opcode, wc.qp_num)),
+        [(1, status::SUCCESS, completed::WRITE, a.number()), (3, status::SUCCESS, completed::WRITE, a.number())]
+    );
     a.assert_quiet();
 }
 
@@ -166,7 +166,8 @@ fn a_channel_tells_of_one_completion() {
     let arm = || {
         // SAFETY: the function of the context.
         unsafe {
-            let function: unsafe extern "C" fn(*mut Cq, c_int) -> c_int = std::mem::transmute((*b.context).req_notify_cq);
+            let function: unsafe extern "C" fn(*mut Cq, c_int) -> c_int =
+                std::mem::transmute((*b.context).req_notify_cq);
             function(b.recv_cq, 0)
         }
     };
