@@ -5,7 +5,9 @@ mod results;
 pub use changes::{KindChange, RunChange, changes, words};
 pub use results::{CaseResults, FaultyRun, Outcome, Results, Skipped, SoundRun, VERSION};
 
-use collspec_core::job::{Disturbance, FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, NOT_NCCL, RankEnd};
+use collspec_core::job::{
+    Disturbance, FAULT_IN_LOG, FaultKind, MachineCounts, MachineFault, NOT_NCCL, RankEnd, Struck,
+};
 use collspec_core::judge::{self, Status, Verdict, judge_pass_or_fail};
 use collspec_core::scenario::{Case, EnvValue, EnvVar, ExpectedOutcome, Placement, Spanned};
 use collspec_core::stats::Random;
@@ -44,9 +46,8 @@ pub fn try_case(
     skipped: &mut Vec<Skipped>,
 ) -> Result<Option<CaseResults>, Error> {
     let mut results = CaseResults { case: case.name.clone(), sound: Vec::new(), faulty: Vec::new() };
-    for on_hosts in [false, true] {
-        let kinds: Vec<FaultKind> =
-            request.kinds.iter().copied().filter(|kind| kind.is_of_network() == on_hosts).collect();
+    for struck in [Struck::Gpus, Struck::Sockets, Struck::Adapters] {
+        let kinds: Vec<FaultKind> = request.kinds.iter().copied().filter(|kind| kind.strikes() == struck).collect();
         let mut skip = |kinds: &[FaultKind], reason: &str, fails_without_fault| {
             skipped.extend(kinds.iter().map(|kind| Skipped {
                 case: case.name.clone(),
@@ -58,7 +59,7 @@ pub fn try_case(
         if kinds.is_empty() {
             continue;
         }
-        let ready = match prepared(case, on_hosts, runner)? {
+        let ready = match prepared(case, struck, runner)? {
             Ok(ready) => ready,
             Err(reason) => {
                 skip(&kinds, &reason, false);
@@ -73,7 +74,7 @@ pub fn try_case(
         };
         let by_rank: Vec<(u32, MachineCounts)> =
             (0..).zip(&seen.ranks).filter_map(|(rank, report)| Some((rank, report.machine.as_ref()?.counts))).collect();
-        results.sound.push(SoundRun { on_hosts, seconds: seen.seconds, counts: sum(&by_rank) });
+        results.sound.push(SoundRun { on_hosts: struck != Struck::Gpus, seconds: seen.seconds, counts: sum(&by_rank) });
         let limit = MARGIN + LONGER * seen.seconds;
         for kind in kinds {
             for seed in (0..request.runs).map(|number| request.first.wrapping_add(number)) {
@@ -92,32 +93,46 @@ pub fn try_case(
     Ok((!results.faulty.is_empty()).then_some(results))
 }
 
-/// Prepares a case to run once. For faults of the network each rank gets a different host. If the case cannot be tried, the result is the reason.
-fn prepared(case: &Arc<Case>, on_hosts: bool, runner: &Runner) -> Result<Result<Box<Ready>, String>, Error> {
+/// Prepares a case to run once, where it can be struck. If it cannot be tried, the result is the reason.
+fn prepared(case: &Arc<Case>, struck: Struck, runner: &Runner) -> Result<Result<Box<Ready>, String>, Error> {
     if case.outcome.as_ref().is_some_and(|outcome| outcome.value.iter().any(|end| *end != ExpectedOutcome::Ok)) {
         return Ok(Err("its file expects an error, a hang or a crash".into()));
     }
     let mut once = (**case).clone();
     once.repeat = 1;
-    if on_hosts {
+    if struck == Struck::Adapters {
+        let machine = runner.machine();
+        let cluster = machine.and_then(|machine| machine.software.as_ref());
+        let has_adapters = cluster.and_then(|cluster| cluster.profile.as_ref()).is_some_and(|of| !of.nics.is_empty());
+        if !has_adapters || cluster.is_none_or(|cluster| cluster.nodes.len() < 2) {
+            return Ok(Err("it needs nodes with network adapters, such as `--machine dgx-h100 --nodes 2`".into()));
+        }
+        // An adapter repeats a message for half a minute as NCCL asks it to: these attempts take half a second.
+        set(&mut once, "NCCL_IB_TIMEOUT", EnvValue::All("14".into()));
+    }
+    if struck == Struck::Sockets {
+        // Where there are adapters, too.
+        set(&mut once, "NCCL_NET", EnvValue::All("Socket".into()));
         let ranks = once.total_ranks();
         if once.placement == Placement::OneThread || !(2..=Placement::MAX_PROCESSES).contains(&ranks) {
             return Ok(Err("its ranks cannot be on different hosts".into()));
         }
-        once.placement = Placement::Processes;
         let hosts = (0..ranks).map(|rank| format!("collspec-host-{rank}")).collect();
-        for (name, value) in
-            [("NCCL_HOSTID", EnvValue::PerRank(hosts)), ("NCCL_SOCKET_IFNAME", EnvValue::All("lo".into()))]
-        {
-            let name = Spanned { span: once.span, value: name.to_owned() };
-            once.env.retain(|known| known.name.value != name.value);
-            once.env.push(EnvVar { name, value });
-        }
+        set(&mut once, "NCCL_HOSTID", EnvValue::PerRank(hosts));
+        set(&mut once, "NCCL_SOCKET_IFNAME", EnvValue::All("lo".into()));
+        once.placement = Placement::Processes;
     }
     Ok(match runner.prepare(&Arc::new(once))? {
         Prepared::Ready(ready) => Ok(ready),
         Prepared::Settled(verdict) => Err(verdict.reason.unwrap_or_default()),
     })
+}
+
+/// Sets a variable of a case.
+fn set(case: &mut Case, name: &str, value: EnvValue) {
+    let name = Spanned { span: case.span, value: name.to_owned() };
+    case.env.retain(|known| known.name.value != name.value);
+    case.env.push(EnvVar { name, value });
 }
 
 fn run(
@@ -141,6 +156,7 @@ fn sum(by_rank: &[(u32, MachineCounts)]) -> MachineCounts {
         stores_to_nccl: sum.stores_to_nccl + counts.stores_to_nccl,
         stores_to_user: sum.stores_to_user + counts.stores_to_user,
         received: sum.received + counts.received,
+        messages: sum.messages + counts.messages,
     })
 }
 

@@ -16,10 +16,35 @@ pub enum FaultKind {
     NetBitFlip,
     NetRepeat,
     NetDelay,
+    IbRetryExceeded,
+    IbPortDown,
+    IbPortFlap,
+    IbQpError,
+    IbCqError,
+    IbDeviceError,
+    IbLateMessage,
+    IbLateCompletion,
+    IbLostWrite,
+    IbBitFlip,
+    IbRepeat,
+    IbReorder,
+    IbSlowNic,
+    IbPartition,
+}
+
+/// What a fault strikes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Struck {
+    /// GPUs, and what their kernels store.
+    Gpus,
+    /// Connections of NET/Socket, so that each rank must be on a different host.
+    Sockets,
+    /// Network adapters, so that ranks must be on several nodes that have some.
+    Adapters,
 }
 
 /// Every kind, its name, and what happens.
-const KINDS: [(FaultKind, &str, &str); 9] = [
+const KINDS: [(FaultKind, &str, &str); 23] = [
     (FaultKind::BitFlipUser, "bit_flip_user", "a bit flips in an input or output that kernels have written"),
     (
         FaultKind::BitFlipNccl,
@@ -33,6 +58,20 @@ const KINDS: [(FaultKind, &str, &str); 9] = [
     (FaultKind::NetBitFlip, "net_bit_flip", "a bit flips in data that arrives by NET/Socket"),
     (FaultKind::NetRepeat, "net_repeat", "a segment that arrives by NET/Socket arrives twice"),
     (FaultKind::NetDelay, "net_delay", "data arrives half a second late by NET/Socket"),
+    (FaultKind::IbRetryExceeded, "ib_retry_exceeded", "a message of NET/IB is never answered, nor are those after it"),
+    (FaultKind::IbPortDown, "ib_port_down", "the port of a network adapter goes down for good"),
+    (FaultKind::IbPortFlap, "ib_port_flap", "the port of a network adapter is down for 300 ms"),
+    (FaultKind::IbQpError, "ib_qp_error", "a queue pair fails (IBV_EVENT_QP_FATAL)"),
+    (FaultKind::IbCqError, "ib_cq_error", "a completion queue fails (IBV_EVENT_CQ_ERR)"),
+    (FaultKind::IbDeviceError, "ib_device_error", "a network adapter fails (IBV_EVENT_DEVICE_FATAL)"),
+    (FaultKind::IbLateMessage, "ib_late_message", "a message of NET/IB leaves half a second late"),
+    (FaultKind::IbLateCompletion, "ib_late_completion", "a message of NET/IB completes half a second late"),
+    (FaultKind::IbLostWrite, "ib_lost_write", "the data of a message of NET/IB does not arrive, and nobody says so"),
+    (FaultKind::IbBitFlip, "ib_bit_flip", "a bit flips in a message of NET/IB"),
+    (FaultKind::IbRepeat, "ib_repeat", "the data of a message of NET/IB is written a second time 5 ms later"),
+    (FaultKind::IbReorder, "ib_reorder", "the data of a message of NET/IB arrives behind that of the next one"),
+    (FaultKind::IbSlowNic, "ib_slow_nic", "a network adapter sends 1 MB/s from then on"),
+    (FaultKind::IbPartition, "ib_partition", "a node is cut off from all others"),
 ];
 
 impl FaultKind {
@@ -58,9 +97,13 @@ impl FaultKind {
         KINDS.iter().find(|(_, known, _)| *known == name).map(|(kind, ..)| *kind)
     }
 
-    /// True if it strikes connections between hosts, so that each rank must be on a different host.
-    pub fn is_of_network(self) -> bool {
-        matches!(self, Self::NetCut | Self::NetBitFlip | Self::NetRepeat | Self::NetDelay)
+    /// What it strikes.
+    pub fn strikes(self) -> Struck {
+        match self {
+            Self::BitFlipUser | Self::BitFlipNccl | Self::LostWrite | Self::StuckGpu | Self::SlowGpu => Struck::Gpus,
+            Self::NetCut | Self::NetBitFlip | Self::NetRepeat | Self::NetDelay => Struck::Sockets,
+            _ => Struck::Adapters,
+        }
     }
 
     /// The number of moments at which it can strike.
@@ -71,6 +114,7 @@ impl FaultKind {
             Self::BitFlipNccl => counts.stores_to_nccl.saturating_sub(1),
             Self::LostWrite | Self::StuckGpu | Self::SlowGpu => counts.stores,
             Self::NetCut | Self::NetBitFlip | Self::NetRepeat | Self::NetDelay => counts.received,
+            _ => counts.messages,
         }
     }
 }
@@ -114,6 +158,9 @@ pub struct MachineCounts {
     pub stores_to_user: u64,
     /// Bytes that have arrived by NET/Socket.
     pub received: u64,
+    /// Messages with data that the network adapters have sent to other processes.
+    #[serde(default)]
+    pub messages: u64,
 }
 
 /// What happened to the machine in a process.

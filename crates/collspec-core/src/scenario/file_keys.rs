@@ -234,9 +234,6 @@ fn env_text(reader: &mut PointReader<'_>, key: &str, val: &TomlValue) -> Option<
     }
 }
 
-/// What network adapters speak, as the kernel's files call it.
-pub(crate) const LINK_LAYERS: [&str; 2] = ["InfiniBand", "Ethernet"];
-
 pub(crate) fn requires(reader: &mut PointReader<'_>, top: &TomlTable) -> Requires {
     let mut out = Requires::default();
     let Some(e) = top.get("requires") else { return out };
@@ -253,8 +250,8 @@ pub(crate) fn requires(reader: &mut PointReader<'_>, top: &TomlTable) -> Require
     (out.gpus, out.nodes) = (int("gpus"), int("nodes"));
     (out.nics, out.nvlinks) = (int("nics"), int("nvlinks"));
     if let Some(text) = t.get("link_layer").and_then(|e| reader.text("link_layer", &e.value)) {
-        if !LINK_LAYERS.contains(&text.value.as_str()) {
-            report_unknown(reader, &text, "link_layer", &LINK_LAYERS);
+        if !keys::LINK_LAYERS.contains(&text.value.as_str()) {
+            report_unknown(reader, &text, "link_layer", &keys::LINK_LAYERS);
         }
         out.link_layer = Some(text.value);
     }

@@ -1,6 +1,8 @@
 //! The table of the language's keys: the places where each key is allowed, and the text of messages about it.
-use super::file_keys::LINK_LAYERS;
 use crate::ops::{COMMON_KEYS, Op};
+
+/// What network adapters speak, as the kernel's files call it.
+pub(crate) const LINK_LAYERS: [&str; 2] = ["InfiniBand", "Ethernet"];
 
 /// A kind of table in the file, with its own keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

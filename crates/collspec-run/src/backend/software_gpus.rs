@@ -13,6 +13,7 @@ use gpuless_cuda::attach::runtime_functions;
 use gpuless_cuda::fatbin::FatBinaries;
 use gpuless_cuda::faults::{self, Effect, Fault, Owner};
 use gpuless_cuda::library::LibraryError;
+use gpuless_verbs::faults::{self as adapter_faults, Kind};
 use nccl_sys::Nccl;
 use ptx::code::Change;
 use ptx::run::{self, Options, Schedule, SwitchSum};
@@ -267,7 +268,9 @@ const PAUSE: Duration = Duration::from_millis(500);
 ///
 /// The threads that run kernels cannot be started.
 pub fn disturb(fault: Option<(MachineFault, usize)>) -> Result<(), LibraryError> {
-    let fault = fault.map(|(MachineFault { kind, moment, seed, .. }, device)| {
+    let of_adapters = fault.and_then(|(fault, _)| of_adapters(fault));
+    adapter_faults::begin(of_adapters, |what| eprintln!("{FAULT_IN_LOG}{what}"));
+    let fault = fault.and_then(|(MachineFault { kind, moment, seed, .. }, device)| {
         let (effect, before) = match kind {
             FaultKind::BitFlipUser => (Effect::FlippedBit(Owner::Caller), 1),
             FaultKind::BitFlipNccl => (Effect::FlippedBit(Owner::Library), 1),
@@ -278,14 +281,46 @@ pub fn disturb(fault: Option<(MachineFault, usize)>) -> Result<(), LibraryError>
             FaultKind::NetBitFlip => (Effect::FlippedBitInTransit, 0),
             FaultKind::NetRepeat => (Effect::RepeatedSegment, 0),
             FaultKind::NetDelay => (Effect::Delay(PAUSE), 0),
+            _ => return None,
         };
-        Fault { effect, at: moment.saturating_add(before), seed }
+        Some(Fault { effect, at: moment.saturating_add(before), seed })
     });
     faults::begin(fault, |what| eprintln!("{FAULT_IN_LOG}{what}"))
 }
 
+/// How long a port is down that comes back: shorter than the retries of a message take.
+const FLAP: Duration = Duration::from_millis(300);
+/// How much later data is written again: the next message is on its way by then.
+const AGAIN: Duration = Duration::from_millis(5);
+/// The bytes per second of a slow adapter.
+const SLOW: u64 = 1_000_000;
+
+/// A fault of a network adapter.
+fn of_adapters(MachineFault { kind, moment, seed, .. }: MachineFault) -> Option<adapter_faults::Fault> {
+    let kind = match kind {
+        FaultKind::IbRetryExceeded => Kind::RetryExceeded,
+        FaultKind::IbPortDown => Kind::PortDown { time: None },
+        FaultKind::IbPortFlap => Kind::PortDown { time: Some(FLAP) },
+        FaultKind::IbQpError => Kind::QueuePairFatal,
+        FaultKind::IbCqError => Kind::CompletionQueueError,
+        FaultKind::IbDeviceError => Kind::DeviceFatal,
+        FaultKind::IbLateMessage => Kind::LateSend { time: PAUSE },
+        FaultKind::IbLateCompletion => Kind::LateCompletion { time: PAUSE },
+        FaultKind::IbLostWrite => Kind::LostWrite,
+        FaultKind::IbBitFlip => Kind::FlippedBit,
+        FaultKind::IbRepeat => Kind::RepeatedWrite { after: AGAIN },
+        FaultKind::IbReorder => Kind::ReorderedWrites,
+        FaultKind::IbSlowNic => Kind::SlowNic { bytes_per_second: SLOW },
+        FaultKind::IbPartition => Kind::Unreachable,
+        _ => return None,
+    };
+    // Messages are counted from 1.
+    Some(adapter_faults::Fault { kind, nic: None, at: moment.saturating_add(1), seed })
+}
+
 /// Nothing happens to the machine any more, and nothing is counted.
 pub fn leave_alone() -> Result<(), LibraryError> {
+    adapter_faults::end();
     faults::end()
 }
 
@@ -336,7 +371,9 @@ pub fn executed() -> Result<Vec<ExecutedFunction>, AlterError> {
 /// What faults could have struck in this process, and what the fault did if it has.
 pub fn disturbed() -> MachineReport {
     let (faults::Counts { stores, to_library, to_caller, received }, fault) = faults::seen();
-    let counts = MachineCounts { stores, stores_to_nccl: to_library, stores_to_user: to_caller, received };
+    let (adapter_faults::Counts { messages, .. }, of_adapters) = adapter_faults::seen();
+    let fault = fault.or(of_adapters);
+    let counts = MachineCounts { stores, stores_to_nccl: to_library, stores_to_user: to_caller, received, messages };
     MachineReport { counts, fault, executed: Vec::new() }
 }
 

@@ -1,6 +1,6 @@
 //! What a topology says of GPUs and network adapters, and where it contradicts itself.
 use super::element::Element;
-use super::{GpuKind, LinkLayer, MachineError};
+use super::kinds::{GpuKind, LinkLayer, MachineError};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;

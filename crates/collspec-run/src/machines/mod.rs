@@ -3,17 +3,18 @@
 //! A profile is made into a topology, and both are looked at in the same way: what a worker gets is what the topology says.
 mod element;
 mod facts;
+mod kinds;
 mod profile;
 mod read;
 
 pub use facts::{Gpu, Nic};
+pub use kinds::{GpuKind, LinkLayer, MachineError};
 
 use collspec_core::files;
 use collspec_core::suggest::nearest;
 use element::Element;
-use serde::Deserialize;
 use std::fmt::Write;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// The profiles of this repository, by name.
 macro_rules! profiles {
@@ -30,27 +31,6 @@ pub const NOT_AS_ON_THE_MACHINE: [&str; 3] = [
     "times are not the machine's",
     "there is no SHARP",
 ];
-
-/// What network adapters speak.
-#[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
-pub enum LinkLayer {
-    /// InfiniBand.
-    #[default]
-    InfiniBand,
-    /// RoCE.
-    Ethernet,
-}
-
-/// What a GPU is, beside its place.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct GpuKind {
-    /// The name that programs are told.
-    pub name: String,
-    /// Number of streaming multiprocessors.
-    pub multiprocessors: u32,
-    /// Bytes of memory.
-    pub memory: u64,
-}
 
 /// A machine, as software GPUs and NCCL are told.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -74,52 +54,17 @@ pub struct MachineProfile {
     topology: Element,
 }
 
-/// The reason a machine cannot be used.
-#[derive(Debug, thiserror::Error)]
-pub enum MachineError {
-    /// No profile has this name.
-    #[error(
-        "there is no machine {name:?}{}; the machines are {}, or the path of a .toml or .xml file",
-        .near.map(|near| format!(", did you mean {near}?")).unwrap_or_default(),
-        PROFILES.map(|(name, _)| name).join(", ")
-    )]
-    Unknown {
-        /// What was asked for.
-        name: String,
-        /// The most similar name.
-        near: Option<&'static str>,
-    },
-    /// The file cannot be read.
-    #[error("{}: {source}", .path.display())]
-    File {
-        /// Its path.
-        path: PathBuf,
-        /// The reason.
-        source: files::Refused,
-    },
-    /// The file's contents have no meaning, or contradict each other.
-    #[error("{}:{line}: {why}", .path.display())]
-    Contents {
-        /// The file's path.
-        path: PathBuf,
-        /// The line.
-        line: usize,
-        /// The reason.
-        why: String,
-    },
-}
-
-impl MachineError {
-    fn at(path: &Path, line: usize, why: String) -> Self {
-        Self::Contents { path: path.to_owned(), line, why }
-    }
-}
-
 impl MachineProfile {
     /// The machines of this repository.
     pub fn all() -> Vec<Self> {
         // Each is read in a test.
         PROFILES.iter().filter_map(|(name, text)| Self::of_profile(name, Path::new(name), text).ok()).collect()
+    }
+
+    /// True if this is a file's path, and not the name of a profile.
+    pub fn is_file(spec: &str) -> bool {
+        let kind = Path::new(spec).extension();
+        spec.contains('/') || kind.is_some_and(|kind| kind == "toml" || kind.eq_ignore_ascii_case("xml"))
     }
 
     /// The machine of this name, or in this file: a profile, or a topology file.
@@ -133,9 +78,10 @@ impl MachineProfile {
         }
         let path = Path::new(spec);
         let is_topology = path.extension().is_some_and(|kind| kind.eq_ignore_ascii_case("xml"));
-        if !is_topology && path.extension().is_none_or(|kind| kind != "toml") && !spec.contains('/') {
+        if !Self::is_file(spec) {
             let near = nearest(spec, PROFILES.map(|(name, _)| name));
-            return Err(MachineError::Unknown { name: spec.to_owned(), near });
+            let known = PROFILES.map(|(name, _)| name).to_vec();
+            return Err(MachineError::Unknown { name: spec.to_owned(), near, known });
         }
         let bytes = files::open(path)
             .and_then(|file| files::read(file, read::MOST_BYTES))

@@ -1,7 +1,7 @@
 //! Reads a profile: a machine in a few lines of TOML, from which the topology is made.
 use super::element::Element;
 use super::facts::ALL_CORES;
-use super::{GpuKind, LinkLayer, MachineError};
+use super::kinds::{GpuKind, LinkLayer, MachineError};
 use serde::Deserialize;
 use std::path::Path;
 use toml::Spanned;

@@ -1,6 +1,6 @@
 //! Reads a topology file: a stranger's XML, of which only what NCCL uses is kept.
-use super::MachineError;
 use super::element::Element;
+use super::kinds::MachineError;
 use collspec_core::printable::one_line;
 use quick_xml::Reader;
 use quick_xml::events::{BytesStart, Event};

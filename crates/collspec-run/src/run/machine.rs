@@ -1,8 +1,8 @@
 //! The GPUs and the library that cases run on, as found before anything runs.
+use super::software_cluster::{SOCKETS, SoftwareCluster};
 use crate::backend::cuda::{DeviceInfo, DriverReport, DriverState};
 use crate::backend::version_text;
 use crate::library::LibraryInfo;
-use crate::run::SoftwareCluster;
 use std::fmt;
 use std::path::PathBuf;
 
@@ -65,8 +65,6 @@ impl fmt::Display for RanksPerGpu {
     }
 }
 
-/// The variable with the networks that sockets use.
-pub(super) const SOCKETS: &str = "NCCL_SOCKET_IFNAME";
 /// The first version that can put several ranks on one GPU on request.
 const SHARES: i32 = 23000;
 

@@ -1,5 +1,4 @@
 //! The nodes that software GPUs are in, and what the processes of each are told.
-use super::machine::SOCKETS;
 use crate::backend::software_gpus::DESCRIPTION;
 use crate::library::unpack_files;
 use crate::machines::{MachineProfile, NOT_AS_ON_THE_MACHINE};
@@ -11,6 +10,9 @@ use std::sync::OnceLock;
 const TOPOLOGY: &str = "NCCL_TOPO_FILE";
 /// The variable by which NCCL tells hosts apart.
 const HOST: &str = "NCCL_HOSTID";
+
+/// The variable with the networks that sockets use.
+pub(super) const SOCKETS: &str = "NCCL_SOCKET_IFNAME";
 
 /// One or several nodes with software GPUs, all alike.
 #[derive(Clone, Debug)]

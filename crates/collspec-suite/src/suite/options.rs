@@ -355,12 +355,15 @@ fn positive(text: &str) -> Result<NonZeroUsize, String> {
     text.parse().map_err(|_| "expected a whole number, 1 or greater".to_owned())
 }
 
-/// Checks the name of a machine, or its file.
+/// Checks the name of a machine. A file is read when the machine is needed.
 ///
 /// # Errors
 ///
-/// There is no such machine, or its file says nothing that could be one.
+/// There is no such machine.
 pub fn machine_name(text: &str) -> Result<String, String> {
+    if MachineProfile::is_file(text) {
+        return Ok(text.to_owned());
+    }
     MachineProfile::find(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
 }
 

@@ -53,7 +53,7 @@ pub fn missing(
     if let Some(wanted) = needs.backend.as_ref().filter(|wanted| *wanted != backend.name()) {
         return Some(format!("needs the backend {wanted}; this is {}", backend.name()));
     }
-    let nodes = machine.map_or(1, |(machine, _)| machine.node_names().len());
+    let nodes = machine.map_or(1, |(machine, _)| machine.node_names().len()).max(1);
     if nodes > 1 && case.placement == Placement::OneThread {
         return Some("placement one_thread is one process, which is on one node; leave out --nodes".to_owned());
     }

@@ -369,7 +369,7 @@ impl Runner {
     }
 
     /// The GPUs and the library under the backend nccl.
-    pub(super) fn machine(&self) -> Option<&Machine> {
+    pub fn machine(&self) -> Option<&Machine> {
         self.chosen.machine.as_deref().filter(|_| self.chosen.backend != Backend::Soft)
     }
 
