@@ -65,7 +65,14 @@ pub fn clock() -> u64 {
     time.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.cast_unsigned())
 }
 
-/// Runs a task on the delivery thread at a time. Nothing happens before [`start`].
+/// Runs a task on the delivery thread after a time; never, if no clock reaches that far. Nothing happens before [`start`].
+pub fn after(time: Duration, task: impl FnOnce() + Send + 'static) {
+    if let Some(at) = Instant::now().checked_add(time) {
+        later(at, task);
+    }
+}
+
+/// Runs a task on the delivery thread at a time.
 pub fn later(at: Instant, task: impl FnOnce() + Send + 'static) {
     if TIMERS.add(at, Box::new(task))
         && let Some(fabric) = FABRIC.get()
@@ -100,12 +107,35 @@ pub fn start() -> io::Result<&'static Fabric> {
     watch(&epoll, libc::EPOLL_CTL_ADD, listener.as_raw_fd(), LISTENER, libc::EPOLLIN)?;
     watch(&epoll, libc::EPOLL_CTL_ADD, wake.as_raw_fd(), WAKE, libc::EPOLLIN)?;
     let fabric = Fabric { process, listener, epoll, wake, opened: Mutex::default() };
+    stay_loaded();
     // The thread comes first: without one there is no network.
     std::thread::Builder::new().name(String::from("verbs")).spawn(|| deliver(FABRIC.wait()))?;
     let fabric = FABRIC.get_or_init(|| fabric);
     // SAFETY: the function is one of this library, which stays loaded as its thread does.
     unsafe { libc::pthread_atfork(None, None, Some(close_in_child)) };
     Ok(fabric)
+}
+
+/// The thread's code must stay: a program may close the shared library that this crate is in.
+fn stay_loaded() {
+    // SAFETY: the calls fill in this frame's record, and get a name from it. The handle is never closed. Nothing depends on success in a
+    // program, which cannot be unloaded.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr((stay_loaded as *const ()).cast(), &raw mut info) != 0 {
+            libc::dlopen(info.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE);
+        }
+    }
+}
+
+/// A program's handlers of signals are for its own threads.
+fn block_signals() {
+    // SAFETY: this frame's set, and this thread's mask.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+    }
 }
 
 fn watch(epoll: &OwnedFd, operation: i32, file: i32, id: u64, events: i32) -> io::Result<()> {
@@ -185,7 +215,7 @@ impl Fabric {
                     let listen =
                         |events| watch(&self.epoll, libc::EPOLL_CTL_MOD, self.listener.as_raw_fd(), LISTENER, events);
                     _ = listen(0);
-                    return later(Instant::now() + PAUSE, move || _ = listen(libc::EPOLLIN));
+                    return after(PAUSE, move || _ = listen(libc::EPOLLIN));
                 }
             }
         }
@@ -224,6 +254,7 @@ impl Receiver for Deliverer<'_> {
 /// The delivery thread.
 fn deliver(fabric: &'static Fabric) {
     const MOST: usize = 64;
+    block_signals();
     let mut inputs: BTreeMap<u64, Input> = BTreeMap::new();
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
     loop {
@@ -259,7 +290,8 @@ fn deliver(fabric: &'static Fabric) {
 
 /// Sends and reads what a connection is ready for. False: it has ended.
 fn serve(link: &Arc<Link>, what: i32, input: &mut Input) -> bool {
-    if what & libc::EPOLLOUT != 0 && link.flush().is_err() {
+    let flush = || link.flush().map(|crowd| requester::go_on(&crowd)).is_ok();
+    if what & libc::EPOLLOUT != 0 && !flush() {
         return false;
     }
     if what & (libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR) == 0 {
@@ -268,7 +300,7 @@ fn serve(link: &Arc<Link>, what: i32, input: &mut Input) -> bool {
     let mut deliverer = Deliverer { link, is_malformed: false };
     let read = input.read(link, &mut deliverer);
     let is_malformed = deliverer.is_malformed;
-    read.is_ok() && !is_malformed && link.flush().is_ok()
+    read.is_ok() && !is_malformed && flush()
 }
 
 /// The queue pair of a header's sender goes on.

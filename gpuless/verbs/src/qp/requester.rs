@@ -26,6 +26,8 @@ const OVERTAKEN: Duration = Duration::from_millis(50);
 /// Why a request is not sent now.
 enum Hindrance {
     Until(Instant),
+    /// The connection has enough to do, and will call.
+    Crowd,
     /// Nobody answers.
     Silence,
     /// It fails here.
@@ -49,6 +51,7 @@ pub fn send(pair: &Arc<QueuePair>, inner: &mut Inner) {
                 return wait_for_answer(pair, inner, retry_time(&inner.attr), status::RETRY_EXC_ERR);
             }
             Some(Hindrance::Until(time)) => return send_at(pair, inner, time),
+            Some(Hindrance::Crowd) => return,
             Some(Hindrance::Local(status)) => {
                 // Those in front of it are completed first; the last of them comes back here.
                 if sent == 0 {
@@ -63,6 +66,13 @@ pub fn send(pair: &Arc<QueuePair>, inner: &mut Inner) {
         if !pair.is_reliable {
             complete_oldest(pair, inner);
         }
+    }
+}
+
+/// Queue pairs go on whose connection had enough to do.
+pub fn go_on(numbers: &[u32]) {
+    for pair in numbers.iter().filter_map(|number| numbered(*number)) {
+        send(&pair, &mut lock(&pair.inner));
     }
 }
 
@@ -109,7 +119,7 @@ fn wait_for_answer(pair: &Arc<QueuePair>, inner: &mut Inner, time: Option<Durati
     }
     let (pair, life, number) = (Arc::clone(pair), inner.life, NEXT.fetch_add(1, Ordering::Relaxed));
     inner.sending.trouble = Some(number);
-    fabric::later(Instant::now() + time, move || {
+    fabric::after(time, move || {
         let mut inner = lock(&pair.inner);
         if inner.life == life && inner.sending.trouble == Some(number) {
             pair.fail(&mut inner, status);
@@ -164,6 +174,9 @@ fn transmit(pair: &Arc<QueuePair>, inner: &mut Inner, index: usize) -> Result<()
         Err(Unreached::Busy) => return Err(Hindrance::Until(Instant::now() + BUSY)),
         Err(Unreached::Gone) => return Err(Hindrance::Silence),
     };
+    if !link.takes_requests(pair.number) {
+        return Err(Hindrance::Crowd);
+    }
     let changed = request.strike.map(|strike| (strike, collect(&ranges)));
     let mut again = None;
     match changed {
@@ -192,11 +205,11 @@ fn transmit(pair: &Arc<QueuePair>, inner: &mut Inner, index: usize) -> Result<()
     if let Some((after, bytes)) = again {
         let stray = Header { kind: Kind::Write, flags: flag::STRAY | flag::UNRELIABLE, ..header };
         match after {
-            Some(after) => fabric::later(Instant::now() + after, move || send_stray(&stray, &bytes)),
+            Some(after) => fabric::after(after, move || send_stray(&stray, &bytes)),
             None => {
                 inner.sending.overtaken = Some((stray, bytes));
                 let (pair, life) = (Arc::clone(pair), inner.life);
-                fabric::later(Instant::now() + OVERTAKEN, move || {
+                fabric::after(OVERTAKEN, move || {
                     let mut inner = lock(&pair.inner);
                     if inner.life == life {
                         send_overtaken(&mut inner);
@@ -244,7 +257,7 @@ fn complete_oldest(pair: &Arc<QueuePair>, inner: &mut Inner) {
     if let Some(Strike { kind: faults::Kind::LateCompletion { time }, .. }) = request.strike {
         sending.held.get_or_insert_default();
         let (pair, life) = (Arc::clone(pair), inner.life);
-        fabric::later(Instant::now() + time, move || {
+        fabric::after(time, move || {
             let mut inner = lock(&pair.inner);
             let held = if inner.life == life { inner.sending.held.take() } else { None };
             held.into_iter().flatten().for_each(|completion| pair.send_queue.push(completion, false));
