@@ -3,6 +3,7 @@
 
 use crate::settings::{Arrival, settings};
 use libc::{c_int, c_void};
+use std::mem::MaybeUninit;
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -32,13 +33,18 @@ pub unsafe fn store(to: *mut u8, from: &[u8]) {
         // SAFETY: within the range that the caller promises.
         let place = unsafe { to.add(at) };
         let bytes = step(place as usize, from.len() - at);
-        let part = &from[at..at + bytes];
+        if bytes == WORD {
+            let (words, _) = from[at..].as_chunks::<WORD>();
+            for (index, word) in words.iter().enumerate() {
+                // SAFETY: aligned, by `step`, and within the range.
+                unsafe { place.cast::<u64>().add(index).write_volatile(u64::from_ne_bytes(*word)) };
+            }
+            at += words.len() * WORD;
+            continue;
+        }
         // SAFETY: aligned, by `step`, and within the range.
         unsafe {
-            match *part {
-                [a, b, c, d, e, f, g, h] => {
-                    place.cast::<u64>().write_volatile(u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
-                }
+            match from[at..at + bytes] {
                 [a, b, c, d] => place.cast::<u32>().write_volatile(u32::from_ne_bytes([a, b, c, d])),
                 [a, b] => place.cast::<u16>().write_volatile(u16::from_ne_bytes([a, b])),
                 [a] => place.write_volatile(a),
@@ -98,17 +104,22 @@ pub unsafe fn load(from: *const u8, len: usize, into: &mut Vec<u8>) {
     while at < len {
         // SAFETY: within the range that the caller promises.
         let place = unsafe { from.add(at) };
-        let bytes = step(place as usize, len - at);
-        // SAFETY: aligned, by `step`, and within the range.
-        unsafe {
-            match bytes {
-                8 => into.extend_from_slice(&place.cast::<u64>().read_volatile().to_ne_bytes()),
-                4 => into.extend_from_slice(&place.cast::<u32>().read_volatile().to_ne_bytes()),
-                2 => into.extend_from_slice(&place.cast::<u16>().read_volatile().to_ne_bytes()),
-                _ => into.push(place.read_volatile()),
+        if step(place as usize, len - at) == WORD {
+            let words = (len - at) / WORD;
+            // SAFETY: aligned, by `step`, and within the range.
+            let word = |index| unsafe { place.cast::<u64>().add(index).read_volatile() };
+            let room = &mut into.spare_capacity_mut()[..words * WORD];
+            for (index, to) in room.as_chunks_mut::<WORD>().0.iter_mut().enumerate() {
+                *to = word(index).to_ne_bytes().map(MaybeUninit::new);
             }
+            // SAFETY: these bytes have just been written.
+            unsafe { into.set_len(into.len() + words * WORD) };
+            at += words * WORD;
+        } else {
+            // SAFETY: within the range.
+            into.push(unsafe { place.read_volatile() });
+            at += 1;
         }
-        at += bytes;
     }
 }
 
