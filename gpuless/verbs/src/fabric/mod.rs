@@ -12,7 +12,6 @@ mod timers;
 
 use crate::descriptor::Counter;
 use crate::lock::lock;
-use crate::qp::{requester, responder};
 use crate::table::Table;
 pub use address::PAIR_BITS;
 use frame::{Header, Kind};
@@ -26,8 +25,21 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use timers::Timers;
 
+/// What is delivered to: the queue pairs of this process. All of it is called on the delivery thread.
+pub trait Pairs: Sync {
+    /// Whether the body of a request or an answer is wanted.
+    fn wants(&self, header: &Header) -> bool;
+    fn request(&self, link: &Arc<Link>, header: &Header, body: Option<&[u8]>);
+    fn answer(&self, header: &Header, body: Option<&[u8]>);
+    /// A connection that had enough to do takes requests of these again.
+    fn go_on(&self, numbers: &[u32]);
+    /// The connection to a process has ended: nobody answers what waits.
+    fn lost(&self, process: u32);
+}
+
 /// What this process is in the network.
 pub struct Fabric {
+    pairs: &'static dyn Pairs,
     /// The number of this process.
     pub process: u32,
     listener: OwnedFd,
@@ -81,12 +93,17 @@ pub fn later(at: Instant, task: impl FnOnce() + Send + 'static) {
     }
 }
 
+/// The network, if this process has joined it.
+pub fn joined() -> Option<&'static Fabric> {
+    FABRIC.get()
+}
+
 /// This process joins the network, unless it has.
 ///
 /// # Errors
 ///
 /// There is no number or descriptor left, or no thread can be started.
-pub fn start() -> io::Result<&'static Fabric> {
+pub fn start(pairs: &'static dyn Pairs) -> io::Result<&'static Fabric> {
     static STARTING: Mutex<()> = Mutex::new(());
     if let Some(fabric) = FABRIC.get() {
         return Ok(fabric);
@@ -106,7 +123,7 @@ pub fn start() -> io::Result<&'static Fabric> {
     let wake = Counter::new(libc::EFD_NONBLOCK)?;
     watch(&epoll, libc::EPOLL_CTL_ADD, listener.as_raw_fd(), LISTENER, libc::EPOLLIN)?;
     watch(&epoll, libc::EPOLL_CTL_ADD, wake.as_raw_fd(), WAKE, libc::EPOLLIN)?;
-    let fabric = Fabric { process, listener, epoll, wake, opened: Mutex::default() };
+    let fabric = Fabric { pairs, process, listener, epoll, wake, opened: Mutex::default() };
     stay_loaded();
     // The thread comes first: without one there is no network.
     std::thread::Builder::new().name(String::from("verbs")).spawn(|| deliver(FABRIC.wait()))?;
@@ -200,7 +217,7 @@ impl Fabric {
             opened.remove(&process);
         }
         drop(opened);
-        requester::lost(process);
+        self.pairs.lost(process);
     }
 
     fn accept(&'static self) {
@@ -224,6 +241,7 @@ impl Fabric {
 
 /// Gives frames to the queue pairs that they are for.
 struct Deliverer<'a> {
+    pairs: &'static dyn Pairs,
     link: &'a Arc<Link>,
     is_malformed: bool,
 }
@@ -237,16 +255,16 @@ impl Deliverer<'_> {
 
 impl Receiver for Deliverer<'_> {
     fn wants_body(&mut self, header: &Header) -> bool {
-        self.fits(header) && if header.kind.is_request() { responder::wants(header) } else { requester::wants(header) }
+        self.fits(header) && self.pairs.wants(header)
     }
 
     fn frame(&mut self, header: &Header, body: Option<&mut [u8]>) {
         if !self.fits(header) {
             self.is_malformed = true;
         } else if header.kind.is_request() {
-            responder::request(self.link, header, body.map(|body| &*body));
+            self.pairs.request(self.link, header, body.map(|body| &*body));
         } else {
-            requester::answer(header, body.map(|body| &*body));
+            self.pairs.answer(header, body.map(|body| &*body));
         }
     }
 }
@@ -275,7 +293,7 @@ fn deliver(fabric: &'static Fabric) {
                 WAKE => _ = fabric.wake.take(),
                 _ => {
                     let Some(link) = LINKS.find(id as usize) else { continue };
-                    if !serve(&link, what, inputs.entry(id).or_default()) {
+                    if !serve(fabric.pairs, &link, what, inputs.entry(id).or_default()) {
                         inputs.remove(&id);
                         fabric.drop_link(&link);
                     }
@@ -289,15 +307,15 @@ fn deliver(fabric: &'static Fabric) {
 }
 
 /// Sends and reads what a connection is ready for. False: it has ended.
-fn serve(link: &Arc<Link>, what: i32, input: &mut Input) -> bool {
-    let flush = || link.flush().map(|crowd| requester::go_on(&crowd)).is_ok();
+fn serve(pairs: &'static dyn Pairs, link: &Arc<Link>, what: i32, input: &mut Input) -> bool {
+    let flush = || link.flush().map(|crowd| pairs.go_on(&crowd)).is_ok();
     if what & libc::EPOLLOUT != 0 && !flush() {
         return false;
     }
     if what & (libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR) == 0 {
         return true;
     }
-    let mut deliverer = Deliverer { link, is_malformed: false };
+    let mut deliverer = Deliverer { pairs, link, is_malformed: false };
     let read = input.read(link, &mut deliverer);
     let is_malformed = deliverer.is_malformed;
     read.is_ok() && !is_malformed && flush()

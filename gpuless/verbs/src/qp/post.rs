@@ -6,7 +6,7 @@ use crate::fabric::{self, frame::Kind};
 use crate::faults::{self, Message};
 use crate::layout::{self, Sge, completed, event, send_flags, state, status};
 use crate::lock::lock;
-use crate::qp::attributes::welcome;
+use crate::qp::responder::welcome;
 use crate::qp::{Inner, QueuePair, Receive, Request, opcode_of, requester};
 use libc::c_int;
 use std::sync::Arc;

@@ -10,7 +10,8 @@ use crate::faults::{self, Strike};
 use crate::layout::{access, event, state, status};
 use crate::lock::lock;
 use crate::memory;
-use crate::qp::attributes::{receive_time, retry_time, welcome};
+use crate::qp::responder::welcome;
+use crate::qp::times::{receive_time, retry_time};
 use crate::qp::{BY_ADDRESS, Inner, QueuePair, Request, numbered, opcode_of};
 use crate::region::{self, Range, Region};
 use libc::c_int;
@@ -169,7 +170,7 @@ fn transmit(pair: &Arc<QueuePair>, inner: &mut Inner, index: usize) -> Result<()
     if request.kind.fetches() {
         ranges.clear();
     }
-    let link = match fabric::start().map_err(|_| Unreached::Gone).and_then(|fabric| fabric.link(process_of(peer))) {
+    let link = match fabric::joined().ok_or(Unreached::Gone).and_then(|fabric| fabric.link(process_of(peer))) {
         Ok(link) => link,
         Err(Unreached::Busy) => return Err(Hindrance::Until(Instant::now() + BUSY)),
         Err(Unreached::Gone) => return Err(Hindrance::Silence),
@@ -244,7 +245,7 @@ fn send_overtaken(inner: &mut Inner) {
 /// Sends a write's data outside of its queue pair's order.
 fn send_stray(stray: &Header, bytes: &[u8]) {
     let stray = Header { sent_at: fabric::clock(), ..*stray };
-    if let Some(link) = fabric::start().ok().and_then(|fabric| fabric.link(process_of(stray.to)).ok()) {
+    if let Some(link) = fabric::joined().and_then(|fabric| fabric.link(process_of(stray.to)).ok()) {
         // If it cannot be sent, this fault has no effect.
         _ = link.send(&stray, &[of(bytes)]);
     }

@@ -2,9 +2,9 @@
 
 use super::end::*;
 use super::{PATIENCE, RETRY, alone, set_up};
-use crate::fabric;
 use crate::faults::{Fault, Kind, begin, end};
 use crate::layout::{completed, event, state, status};
+use crate::qp::network;
 use crate::settings::settings;
 use std::env;
 use std::io::{BufRead, BufReader, Write};
@@ -286,8 +286,11 @@ fn a_stopped_process_answers_when_it_goes_on() {
     let (a, mut b) = (End::new(), Peer::start(&[]));
     let (start, key) = b.connect(&a);
     let id = b.child.id().cast_signed();
-    // SAFETY: signals for the test's own child.
-    unsafe { libc::kill(id, libc::SIGSTOP) };
+    // SAFETY: a signal for the test's own child, which has stopped when the second call returns.
+    unsafe {
+        libc::kill(id, libc::SIGSTOP);
+        libc::waitpid(id, std::ptr::null_mut(), libc::WUNTRACED);
+    }
     assert_eq!(a.post(&a.request(WRITE, 0, 8, (start, key))), 0);
     std::thread::sleep(2 * RETRY);
     a.assert_quiet();
@@ -318,7 +321,7 @@ fn a_forked_child_does_not_keep_its_parent_in_the_network() {
     let (a, mut b) = (End::new(), Peer::start(&[]));
     let (start, key) = b.connect(&a);
     assert_eq!((a.post(&a.request(WRITE, 0, 8, (start, key))), a.sent().status), (0, 0));
-    let process = fabric::start().unwrap().process;
+    let process = network::join().unwrap().process;
     // SAFETY: the child calls only what may be called after a fork of several threads.
     let child = unsafe { libc::fork() };
     if child == 0 {
