@@ -2,9 +2,10 @@
 #![allow(unsafe_code)] // addresses that callers have registered
 
 use crate::settings::{Arrival, settings};
-use libc::{c_int, c_void};
+use libc::c_void;
 use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -126,9 +127,7 @@ pub unsafe fn load(from: *const u8, len: usize, into: &mut Vec<u8>) {
 /// Whether memory can be used, as far as one look can say: its owner may unmap registered memory, which would kill the process at the
 /// next store. The pages are faulted in, as the access would do. Between this look and the access another thread can still unmap them.
 pub fn is_usable(address: usize, len: usize, to_write: bool) -> bool {
-    const POPULATE_READ: c_int = 22;
-    const POPULATE_WRITE: c_int = 23;
-    let advice = if to_write { POPULATE_WRITE } else { POPULATE_READ };
+    let advice = if to_write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     with_pages(address, len, |start, bytes| {
         // SAFETY: the contents of the pages stay as they are.
         let answer = unsafe { libc::madvise(start, bytes, advice) };
@@ -142,18 +141,24 @@ pub fn is_mapped(address: usize, len: usize) -> bool {
     with_pages(address, len, |start, bytes| unsafe { libc::msync(start, bytes, libc::MS_ASYNC) } == 0)
 }
 
+pub fn page_size() -> usize {
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    // SAFETY: it only answers.
+    *SIZE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1))
+}
+
 fn with_pages(address: usize, len: usize, ask: impl FnOnce(*mut c_void, usize) -> bool) -> bool {
-    const PAGE: usize = 4096;
-    let start = address / PAGE * PAGE;
-    let end = address.checked_add(len).and_then(|end| end.checked_next_multiple_of(PAGE));
+    let page = page_size();
+    let start = address / page * page;
+    let end = address.checked_add(len).and_then(|end| end.checked_next_multiple_of(page));
     len == 0 || end.is_some_and(|end| ask(start as *mut c_void, end - start))
 }
 
 /// Linux before 5.14 does not know the advice, and refuses it even for no memory at all.
 fn knows_populate() -> bool {
-    static KNOWS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    static KNOWS: OnceLock<bool> = OnceLock::new();
     // SAFETY: an empty range.
-    *KNOWS.get_or_init(|| unsafe { libc::madvise(std::ptr::null_mut(), 0, 22) } == 0)
+    *KNOWS.get_or_init(|| unsafe { libc::madvise(std::ptr::null_mut(), 0, libc::MADV_POPULATE_READ) } == 0)
 }
 
 /// xorshift64*: decides places and orders by a seed.

@@ -201,13 +201,14 @@ impl Link {
         }
     }
 
-    /// For a forked child: closes its copy of the socket. The lock may be held for ever by a thread that the child does not have.
+    /// For a forked child: closes its copy of the socket. The lock may be held for ever by a thread that the child does not have, and
+    /// then the child cannot use the connection anyway.
     pub fn abandon(&self) {
         if let Ok(mut out) = self.out.try_lock() {
             out.broken = true;
-            // SAFETY: only a number, which this connection uses no more.
-            unsafe { libc::close(self.socket.as_raw_fd()) };
         }
+        // SAFETY: only a number, which this connection uses no more.
+        unsafe { libc::close(self.socket.as_raw_fd()) };
     }
 
     /// Reads arrived bytes behind those of `buffer`, at most `most`.

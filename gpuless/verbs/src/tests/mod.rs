@@ -36,7 +36,7 @@ macro_rules! call {
 }
 use call;
 
-/// Four cards; the second is of the other kind. Children of a test are in its network, as other nodes.
+/// Five cards; the second is of the other kind, and faults break the last ones. Children of a test are in its network, as other nodes.
 pub fn set_up() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {
