@@ -207,17 +207,23 @@ impl Fabric {
         link
     }
 
-    /// Ends a connection: whoever waits for answers on it waits in vain.
-    pub fn drop_link(&self, link: &Link) {
-        link.close();
-        LINKS.remove(link.id as usize);
+    /// The next request to the process of a closed connection opens another: the number may be a new process's already.
+    pub fn forget(&self, link: &Link) {
         let Some(process) = link.opened_to else { return };
         let mut opened = lock(&self.opened);
         if opened.get(&process).is_some_and(|known| known.id == link.id) {
             opened.remove(&process);
         }
-        drop(opened);
-        self.pairs.lost(process);
+    }
+
+    /// Ends a connection: whoever waits for answers on it waits in vain.
+    pub fn drop_link(&self, link: &Link) {
+        link.close();
+        LINKS.remove(link.id as usize);
+        self.forget(link);
+        if let Some(process) = link.opened_to {
+            self.pairs.lost(process);
+        }
     }
 
     fn accept(&'static self) {

@@ -178,6 +178,13 @@ fn transmit(pair: &Arc<QueuePair>, inner: &mut Inner, index: usize) -> Result<()
     if !link.takes_requests(pair.number) {
         return Err(Hindrance::Crowd);
     }
+    // At once, on another connection: if the process is gone, there is none.
+    let broken = || {
+        if let Some(fabric) = fabric::joined() {
+            fabric.forget(&link);
+        }
+        Hindrance::Until(Instant::now())
+    };
     let changed = request.strike.map(|strike| (strike, collect(&ranges)));
     let mut again = None;
     match changed {
@@ -187,7 +194,7 @@ fn transmit(pair: &Arc<QueuePair>, inner: &mut Inner, index: usize) -> Result<()
                 *byte ^= 1 << (bit % 8);
             }
             let sent = link.send(&header, &[of(&bytes)]);
-            return sent.map_err(|_| Hindrance::Silence);
+            return sent.map_err(|_| broken());
         }
         Some((Strike { kind: faults::Kind::LostWrite, .. }, _)) => {
             header.flags |= flag::HOLLOW;
@@ -201,7 +208,7 @@ fn transmit(pair: &Arc<QueuePair>, inner: &mut Inner, index: usize) -> Result<()
         }
         _ => {}
     }
-    link.send(&header, &ranges).map_err(|_| Hindrance::Silence)?;
+    link.send(&header, &ranges).map_err(|_| broken())?;
     send_overtaken(inner);
     if let Some((after, bytes)) = again {
         let stray = Header { kind: Kind::Write, flags: flag::STRAY | flag::UNRELIABLE, ..header };

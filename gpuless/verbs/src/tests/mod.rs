@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 /// How long requests of the tests try without an answer.
-pub const RETRY: Duration = Duration::from_millis(300);
+pub const RETRY: Duration = Duration::from_millis(500);
 /// Longer than anything takes.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
