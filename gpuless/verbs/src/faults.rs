@@ -103,7 +103,7 @@ pub fn seen() -> (Counts, Option<String>) {
 }
 
 /// What is known of a message before it is sent.
-pub struct Message<'a> {
+pub(crate) struct Message<'a> {
     pub device: &'a Device,
     pub qp_num: u32,
     pub bytes: u32,
@@ -112,13 +112,13 @@ pub struct Message<'a> {
 
 /// What a fault does to a message, and its seed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Strike {
+pub(crate) struct Strike {
     pub kind: Kind,
     pub seed: u64,
 }
 
 /// Counts a message with data. Some: the fault strikes it.
-pub fn count(message: &Message<'_>) -> Option<Strike> {
+pub(crate) fn count(message: &Message<'_>) -> Option<Strike> {
     if !AT_WORK.load(Ordering::Relaxed) {
         return None;
     }
@@ -166,20 +166,20 @@ fn describe(fault: &Fault, message: &Message<'_>, number: u64) -> String {
 }
 
 /// The bit that flips in data of this length.
-pub fn flipped(seed: u64, len: usize) -> usize {
+pub(crate) fn flipped(seed: u64, len: usize) -> usize {
     Random(seed ^ 0x5bf0_3635_1dd0_11c1).below(len.max(1) * 8)
 }
 
-pub fn separate() {
+pub(crate) fn separate() {
     ALONE.store(true, Ordering::SeqCst);
 }
 
 /// True if the network connects this process with no other.
-pub fn is_alone() -> bool {
+pub(crate) fn is_alone() -> bool {
     ALONE.load(Ordering::Relaxed)
 }
 
-pub fn slow_down(device: &Device, bytes_per_second: u64) {
+pub(crate) fn slow_down(device: &Device, bytes_per_second: u64) {
     let (device, bytes_per_second) = (device.index, bytes_per_second.max(1));
     *lock(&SLOW) = Some(Slow { device, bytes_per_second, free_at: Instant::now() });
     IS_SLOW.store(true, Ordering::SeqCst);
@@ -190,7 +190,7 @@ pub fn slow_down(device: &Device, bytes_per_second: u64) {
 /// # Errors
 ///
 /// The card is still busy, until then.
-pub fn take_time(device: &Device, bytes: u32) -> Result<(), Instant> {
+pub(crate) fn take_time(device: &Device, bytes: u32) -> Result<(), Instant> {
     if !IS_SLOW.load(Ordering::Relaxed) {
         return Ok(());
     }

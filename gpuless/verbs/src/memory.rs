@@ -2,8 +2,10 @@
 #![allow(unsafe_code)] // addresses that callers have registered
 
 use crate::settings::{Arrival, settings};
-use libc::{c_int, c_void};
+use libc::c_void;
+use std::mem::MaybeUninit;
 use std::ops::Range;
+use std::sync::OnceLock;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
@@ -32,13 +34,18 @@ pub unsafe fn store(to: *mut u8, from: &[u8]) {
         // SAFETY: within the range that the caller promises.
         let place = unsafe { to.add(at) };
         let bytes = step(place as usize, from.len() - at);
-        let part = &from[at..at + bytes];
+        if bytes == WORD {
+            let (words, _) = from[at..].as_chunks::<WORD>();
+            for (index, word) in words.iter().enumerate() {
+                // SAFETY: aligned, by `step`, and within the range.
+                unsafe { place.cast::<u64>().add(index).write_volatile(u64::from_ne_bytes(*word)) };
+            }
+            at += words.len() * WORD;
+            continue;
+        }
         // SAFETY: aligned, by `step`, and within the range.
         unsafe {
-            match *part {
-                [a, b, c, d, e, f, g, h] => {
-                    place.cast::<u64>().write_volatile(u64::from_ne_bytes([a, b, c, d, e, f, g, h]))
-                }
+            match from[at..at + bytes] {
                 [a, b, c, d] => place.cast::<u32>().write_volatile(u32::from_ne_bytes([a, b, c, d])),
                 [a, b] => place.cast::<u16>().write_volatile(u16::from_ne_bytes([a, b])),
                 [a] => place.write_volatile(a),
@@ -98,26 +105,29 @@ pub unsafe fn load(from: *const u8, len: usize, into: &mut Vec<u8>) {
     while at < len {
         // SAFETY: within the range that the caller promises.
         let place = unsafe { from.add(at) };
-        let bytes = step(place as usize, len - at);
-        // SAFETY: aligned, by `step`, and within the range.
-        unsafe {
-            match bytes {
-                8 => into.extend_from_slice(&place.cast::<u64>().read_volatile().to_ne_bytes()),
-                4 => into.extend_from_slice(&place.cast::<u32>().read_volatile().to_ne_bytes()),
-                2 => into.extend_from_slice(&place.cast::<u16>().read_volatile().to_ne_bytes()),
-                _ => into.push(place.read_volatile()),
+        if step(place as usize, len - at) == WORD {
+            let words = (len - at) / WORD;
+            // SAFETY: aligned, by `step`, and within the range.
+            let word = |index| unsafe { place.cast::<u64>().add(index).read_volatile() };
+            let room = &mut into.spare_capacity_mut()[..words * WORD];
+            for (index, to) in room.as_chunks_mut::<WORD>().0.iter_mut().enumerate() {
+                *to = word(index).to_ne_bytes().map(MaybeUninit::new);
             }
+            // SAFETY: these bytes have just been written.
+            unsafe { into.set_len(into.len() + words * WORD) };
+            at += words * WORD;
+        } else {
+            // SAFETY: within the range.
+            into.push(unsafe { place.read_volatile() });
+            at += 1;
         }
-        at += bytes;
     }
 }
 
 /// Whether memory can be used, as far as one look can say: its owner may unmap registered memory, which would kill the process at the
 /// next store. The pages are faulted in, as the access would do. Between this look and the access another thread can still unmap them.
 pub fn is_usable(address: usize, len: usize, to_write: bool) -> bool {
-    const POPULATE_READ: c_int = 22;
-    const POPULATE_WRITE: c_int = 23;
-    let advice = if to_write { POPULATE_WRITE } else { POPULATE_READ };
+    let advice = if to_write { libc::MADV_POPULATE_WRITE } else { libc::MADV_POPULATE_READ };
     with_pages(address, len, |start, bytes| {
         // SAFETY: the contents of the pages stay as they are.
         let answer = unsafe { libc::madvise(start, bytes, advice) };
@@ -131,18 +141,24 @@ pub fn is_mapped(address: usize, len: usize) -> bool {
     with_pages(address, len, |start, bytes| unsafe { libc::msync(start, bytes, libc::MS_ASYNC) } == 0)
 }
 
+pub fn page_size() -> usize {
+    static SIZE: OnceLock<usize> = OnceLock::new();
+    // SAFETY: it only answers.
+    *SIZE.get_or_init(|| usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1))
+}
+
 fn with_pages(address: usize, len: usize, ask: impl FnOnce(*mut c_void, usize) -> bool) -> bool {
-    const PAGE: usize = 4096;
-    let start = address / PAGE * PAGE;
-    let end = address.checked_add(len).and_then(|end| end.checked_next_multiple_of(PAGE));
+    let page = page_size();
+    let start = address / page * page;
+    let end = address.checked_add(len).and_then(|end| end.checked_next_multiple_of(page));
     len == 0 || end.is_some_and(|end| ask(start as *mut c_void, end - start))
 }
 
 /// Linux before 5.14 does not know the advice, and refuses it even for no memory at all.
 fn knows_populate() -> bool {
-    static KNOWS: std::sync::OnceLock<bool> = std::sync::OnceLock::new();
+    static KNOWS: OnceLock<bool> = OnceLock::new();
     // SAFETY: an empty range.
-    *KNOWS.get_or_init(|| unsafe { libc::madvise(std::ptr::null_mut(), 0, 22) } == 0)
+    *KNOWS.get_or_init(|| unsafe { libc::madvise(std::ptr::null_mut(), 0, libc::MADV_POPULATE_READ) } == 0)
 }
 
 /// xorshift64*: decides places and orders by a seed.

@@ -226,9 +226,9 @@ fn check_access(wanted: u32) -> io::Result<()> {
 
 /// Maps a part of a file, which need not begin with a page.
 fn map(file: c_int, offset: u64, len: usize) -> io::Result<(Mapping, usize)> {
-    const PAGE: u64 = 4096;
-    let before = usize::try_from(offset % PAGE).map_err(|_| error(libc::EINVAL))?;
-    let from = i64::try_from(offset - offset % PAGE).map_err(|_| error(libc::EINVAL))?;
+    let page = memory::page_size() as u64;
+    let before = usize::try_from(offset % page).map_err(|_| error(libc::EINVAL))?;
+    let from = i64::try_from(offset - offset % page).map_err(|_| error(libc::EINVAL))?;
     let whole = len.checked_add(before).ok_or(error(libc::EINVAL))?;
     // SAFETY: numbers, which the call fills in.
     let mut facts: libc::stat = unsafe { std::mem::zeroed() };

@@ -1,10 +1,13 @@
 //! Devices, contexts, ports and events.
+#![allow(unsafe_code)] // pointers of callers of a C interface
 
-use super::{code, code_of, functions, minus_one, null, put};
+use super::answers::{code, code_of, functions, minus_one, null, put};
+use super::pairs;
 use crate::device::{self, CONTEXTS, Context, Device, MAX_MESSAGE, devices};
 use crate::layout::{
     self, AsyncEvent, DeviceAttr, Gid, GidEntry, LINK_ETHERNET, LINK_INFINIBAND, PORT_ACTIVE, PORT_DOWN, PortAttr,
 };
+use crate::qp::network;
 use crate::settings::LinkLayer;
 use crate::{fabric, names};
 use libc::{c_char, c_int, c_void, size_t, ssize_t};
@@ -151,10 +154,10 @@ functions! {
 
     fn ibv_open_device(device: *mut layout::Device) -> *mut layout::Context {
         let Some(device) = device::at(device) else { return null(libc::ENODEV) };
-        if let Err(error) = fabric::start() {
+        if let Err(error) = network::join() {
             return null(code_of(&error));
         }
-        match Context::open(device, super::pairs::fill) {
+        match Context::open(device, pairs::fill) {
             Ok(context) => context.shared.pointer(),
             Err(error) => null(code_of(&error)),
         }

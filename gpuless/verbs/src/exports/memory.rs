@@ -1,6 +1,7 @@
 //! Protection domains and memory regions.
+#![allow(unsafe_code)] // pointers of callers of a C interface
 
-use super::{code, code_of, functions, null};
+use super::answers::{code, code_of, functions, null};
 use crate::device::Context;
 use crate::layout;
 use crate::qp;

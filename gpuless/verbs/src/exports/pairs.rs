@@ -1,11 +1,12 @@
 //! Queue pairs, and the functions that callers reach through their context.
+#![allow(unsafe_code)] // pointers of callers of a C interface
 
-use super::{code, functions, null, put, queues};
+use super::answers::{code, code_of, functions, null, put};
+use super::queues;
 use crate::completion::QUEUES;
-use crate::fabric;
 use crate::layout::{self, Ece, QPT_RC, QPT_UC, QpAttr, QpCap, QpInitAttr, state};
 use crate::lock::lock;
-use crate::qp::{self, Inner, QueuePair, Receiving, Sending, attributes, post};
+use crate::qp::{self, Inner, QueuePair, Receiving, Sending, attributes, network, post};
 use crate::region::{PDS, next_handle};
 use crate::shared::Shared;
 use libc::c_int;
@@ -86,7 +87,7 @@ fn create(pd: *const layout::Pd, init: &QpInitAttr) -> Result<(Arc<QueuePair>, Q
         return Err(libc::EIO);
     }
     let cap = granted(init.cap).ok_or(libc::EINVAL)?;
-    let process = fabric::start().map_err(|error| super::code_of(&error))?.process;
+    let process = network::join().map_err(|error| code_of(&error))?.process;
     let context = Arc::clone(&pd.context);
     let make = |number| QueuePair {
         shared: Shared::new(layout::Qp {

@@ -1,6 +1,7 @@
 //! Completion queues and channels.
+#![allow(unsafe_code)] // pointers of callers of a C interface
 
-use super::{code_of, functions, minus_one, null};
+use super::answers::{code_of, functions, minus_one, null};
 use crate::completion::{CHANNELS, Channel, QUEUES, Queue};
 use crate::device::Context;
 use crate::layout;

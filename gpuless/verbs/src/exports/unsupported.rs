@@ -1,7 +1,8 @@
 //! Functions for what is not here: shared receive queues, address handles, multicast, import of other processes' objects and extended
 //! interfaces. They exist so that a program gets an answer, and not the function of another libibverbs that would follow its pointers.
+#![allow(unsafe_code)] // pointers of callers of a C interface
 
-use super::{functions, null};
+use super::answers::{functions, null, set_errno};
 use libc::{c_int, c_void};
 
 functions! {
@@ -49,7 +50,7 @@ functions! {
         _region: *mut c_void, _flags: c_int, _pd: *mut c_void, _address: *mut c_void, _len: usize, _access: c_int,
     ) -> c_int {
         // IBV_REREG_MR_ERR_INPUT: the region stays as it was.
-        super::set_errno(libc::EOPNOTSUPP);
+        set_errno(libc::EOPNOTSUPP);
         -1
     }
 

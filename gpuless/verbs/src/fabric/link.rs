@@ -13,9 +13,9 @@ use std::io;
 use std::os::fd::{AsRawFd, OwnedFd, RawFd};
 use std::sync::{Arc, Mutex};
 
-/// A peer that does not fetch its answers is not asked for further requests once as many bytes of answers are kept.
+/// With as many bytes kept, no requests are taken: from the caller, who has them in his queue, or from a peer that does not fetch its answers.
 const MOST_KEPT: usize = 16 << 20;
-/// With fewer unsent bytes it is asked again.
+/// With fewer unsent bytes they are taken again.
 const FEW_KEPT: usize = 4 << 20;
 
 #[derive(Debug)]
@@ -38,6 +38,8 @@ struct Out {
     /// Whether the delivery thread is told of room in the socket, and of arriving bytes.
     wants_room: bool,
     ignores_requests: bool,
+    /// Queue pairs whose requests were not taken.
+    crowd: Vec<u32>,
 }
 
 /// The connection is closed.
@@ -53,6 +55,16 @@ impl Link {
             libc::setsockopt(socket.as_raw_fd(), libc::SOL_SOCKET, libc::SO_SNDBUF, (&raw const size).cast(), len)
         };
         Self { socket, id, opened_to, epoll, out: Mutex::default() }
+    }
+
+    /// Whether a request of a queue pair is taken now. If not, [`Link::flush`] will tell when to ask again.
+    pub fn takes_requests(&self, pair: u32) -> bool {
+        let mut out = lock(&self.out);
+        let takes = out.broken || out.kept.len() - out.sent < MOST_KEPT;
+        if !takes && !out.crowd.contains(&pair) {
+            out.crowd.push(pair);
+        }
+        takes
     }
 
     /// Sends a header and memory behind it.
@@ -88,16 +100,21 @@ impl Link {
         }
     }
 
-    /// Sends what was kept, as far as the socket takes it.
+    /// Sends what was kept, as far as the socket takes it; the queue pairs whose requests are taken again.
     ///
     /// # Errors
     ///
     /// The connection is closed.
-    pub fn flush(&self) -> Result<(), Broken> {
+    pub fn flush(&self) -> Result<Vec<u32>, Broken> {
         let mut out = lock(&self.out);
         self.write_kept(&mut out)?;
         self.update(&mut out);
-        if out.broken { Err(Broken) } else { Ok(()) }
+        let takes = out.kept.len() - out.sent < FEW_KEPT;
+        match out.broken {
+            true => Err(Broken),
+            false if takes => Ok(std::mem::take(&mut out.crowd)),
+            false => Ok(Vec::new()),
+        }
     }
 
     fn write_kept(&self, out: &mut Out) -> Result<(), Broken> {
@@ -184,13 +201,14 @@ impl Link {
         }
     }
 
-    /// For a forked child: closes its copy of the socket. The lock may be held for ever by a thread that the child does not have.
+    /// For a forked child: closes its copy of the socket. The lock may be held for ever by a thread that the child does not have, and
+    /// then the child cannot use the connection anyway.
     pub fn abandon(&self) {
         if let Ok(mut out) = self.out.try_lock() {
             out.broken = true;
-            // SAFETY: only a number, which this connection uses no more.
-            unsafe { libc::close(self.socket.as_raw_fd()) };
         }
+        // SAFETY: only a number, which this connection uses no more.
+        unsafe { libc::close(self.socket.as_raw_fd()) };
     }
 
     /// Reads arrived bytes behind those of `buffer`, at most `most`.

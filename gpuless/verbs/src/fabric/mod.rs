@@ -12,7 +12,6 @@ mod timers;
 
 use crate::descriptor::Counter;
 use crate::lock::lock;
-use crate::qp::{requester, responder};
 use crate::table::Table;
 pub use address::PAIR_BITS;
 use frame::{Header, Kind};
@@ -26,8 +25,21 @@ use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, Instant};
 use timers::Timers;
 
+/// What is delivered to: the queue pairs of this process. All of it is called on the delivery thread.
+pub trait Pairs: Sync {
+    /// Whether the body of a request or an answer is wanted.
+    fn wants(&self, header: &Header) -> bool;
+    fn request(&self, link: &Arc<Link>, header: &Header, body: Option<&[u8]>);
+    fn answer(&self, header: &Header, body: Option<&[u8]>);
+    /// A connection that had enough to do takes requests of these again.
+    fn go_on(&self, numbers: &[u32]);
+    /// The connection to a process has ended: nobody answers what waits.
+    fn lost(&self, process: u32);
+}
+
 /// What this process is in the network.
 pub struct Fabric {
+    pairs: &'static dyn Pairs,
     /// The number of this process.
     pub process: u32,
     listener: OwnedFd,
@@ -65,7 +77,14 @@ pub fn clock() -> u64 {
     time.tv_sec.cast_unsigned().wrapping_mul(1_000_000_000).wrapping_add(time.tv_nsec.cast_unsigned())
 }
 
-/// Runs a task on the delivery thread at a time. Nothing happens before [`start`].
+/// Runs a task on the delivery thread after a time; never, if no clock reaches that far. Nothing happens before [`start`].
+pub fn after(time: Duration, task: impl FnOnce() + Send + 'static) {
+    if let Some(at) = Instant::now().checked_add(time) {
+        later(at, task);
+    }
+}
+
+/// Runs a task on the delivery thread at a time.
 pub fn later(at: Instant, task: impl FnOnce() + Send + 'static) {
     if TIMERS.add(at, Box::new(task))
         && let Some(fabric) = FABRIC.get()
@@ -74,12 +93,17 @@ pub fn later(at: Instant, task: impl FnOnce() + Send + 'static) {
     }
 }
 
+/// The network, if this process has joined it.
+pub fn joined() -> Option<&'static Fabric> {
+    FABRIC.get()
+}
+
 /// This process joins the network, unless it has.
 ///
 /// # Errors
 ///
 /// There is no number or descriptor left, or no thread can be started.
-pub fn start() -> io::Result<&'static Fabric> {
+pub fn start(pairs: &'static dyn Pairs) -> io::Result<&'static Fabric> {
     static STARTING: Mutex<()> = Mutex::new(());
     if let Some(fabric) = FABRIC.get() {
         return Ok(fabric);
@@ -99,13 +123,36 @@ pub fn start() -> io::Result<&'static Fabric> {
     let wake = Counter::new(libc::EFD_NONBLOCK)?;
     watch(&epoll, libc::EPOLL_CTL_ADD, listener.as_raw_fd(), LISTENER, libc::EPOLLIN)?;
     watch(&epoll, libc::EPOLL_CTL_ADD, wake.as_raw_fd(), WAKE, libc::EPOLLIN)?;
-    let fabric = Fabric { process, listener, epoll, wake, opened: Mutex::default() };
+    let fabric = Fabric { pairs, process, listener, epoll, wake, opened: Mutex::default() };
+    stay_loaded();
     // The thread comes first: without one there is no network.
     std::thread::Builder::new().name(String::from("verbs")).spawn(|| deliver(FABRIC.wait()))?;
     let fabric = FABRIC.get_or_init(|| fabric);
     // SAFETY: the function is one of this library, which stays loaded as its thread does.
     unsafe { libc::pthread_atfork(None, None, Some(close_in_child)) };
     Ok(fabric)
+}
+
+/// The thread's code must stay: a program may close the shared library that this crate is in.
+fn stay_loaded() {
+    // SAFETY: the calls fill in this frame's record, and get a name from it. The handle is never closed. Nothing depends on success in a
+    // program, which cannot be unloaded.
+    unsafe {
+        let mut info: libc::Dl_info = std::mem::zeroed();
+        if libc::dladdr((stay_loaded as *const ()).cast(), &raw mut info) != 0 {
+            libc::dlopen(info.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE);
+        }
+    }
+}
+
+/// A program's handlers of signals are for its own threads.
+fn block_signals() {
+    // SAFETY: this frame's set, and this thread's mask.
+    unsafe {
+        let mut all: libc::sigset_t = std::mem::zeroed();
+        libc::sigfillset(&raw mut all);
+        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
+    }
 }
 
 fn watch(epoll: &OwnedFd, operation: i32, file: i32, id: u64, events: i32) -> io::Result<()> {
@@ -160,17 +207,23 @@ impl Fabric {
         link
     }
 
-    /// Ends a connection: whoever waits for answers on it waits in vain.
-    pub fn drop_link(&self, link: &Link) {
-        link.close();
-        LINKS.remove(link.id as usize);
+    /// The next request to the process of a closed connection opens another: the number may be a new process's already.
+    pub fn forget(&self, link: &Link) {
         let Some(process) = link.opened_to else { return };
         let mut opened = lock(&self.opened);
         if opened.get(&process).is_some_and(|known| known.id == link.id) {
             opened.remove(&process);
         }
-        drop(opened);
-        requester::lost(process);
+    }
+
+    /// Ends a connection: whoever waits for answers on it waits in vain.
+    pub fn drop_link(&self, link: &Link) {
+        link.close();
+        LINKS.remove(link.id as usize);
+        self.forget(link);
+        if let Some(process) = link.opened_to {
+            self.pairs.lost(process);
+        }
     }
 
     fn accept(&'static self) {
@@ -185,7 +238,7 @@ impl Fabric {
                     let listen =
                         |events| watch(&self.epoll, libc::EPOLL_CTL_MOD, self.listener.as_raw_fd(), LISTENER, events);
                     _ = listen(0);
-                    return later(Instant::now() + PAUSE, move || _ = listen(libc::EPOLLIN));
+                    return after(PAUSE, move || _ = listen(libc::EPOLLIN));
                 }
             }
         }
@@ -194,6 +247,7 @@ impl Fabric {
 
 /// Gives frames to the queue pairs that they are for.
 struct Deliverer<'a> {
+    pairs: &'static dyn Pairs,
     link: &'a Arc<Link>,
     is_malformed: bool,
 }
@@ -207,16 +261,16 @@ impl Deliverer<'_> {
 
 impl Receiver for Deliverer<'_> {
     fn wants_body(&mut self, header: &Header) -> bool {
-        self.fits(header) && if header.kind.is_request() { responder::wants(header) } else { requester::wants(header) }
+        self.fits(header) && self.pairs.wants(header)
     }
 
     fn frame(&mut self, header: &Header, body: Option<&mut [u8]>) {
         if !self.fits(header) {
             self.is_malformed = true;
         } else if header.kind.is_request() {
-            responder::request(self.link, header, body.map(|body| &*body));
+            self.pairs.request(self.link, header, body.map(|body| &*body));
         } else {
-            requester::answer(header, body.map(|body| &*body));
+            self.pairs.answer(header, body.map(|body| &*body));
         }
     }
 }
@@ -224,6 +278,7 @@ impl Receiver for Deliverer<'_> {
 /// The delivery thread.
 fn deliver(fabric: &'static Fabric) {
     const MOST: usize = 64;
+    block_signals();
     let mut inputs: BTreeMap<u64, Input> = BTreeMap::new();
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
     loop {
@@ -244,7 +299,7 @@ fn deliver(fabric: &'static Fabric) {
                 WAKE => _ = fabric.wake.take(),
                 _ => {
                     let Some(link) = LINKS.find(id as usize) else { continue };
-                    if !serve(&link, what, inputs.entry(id).or_default()) {
+                    if !serve(fabric.pairs, &link, what, inputs.entry(id).or_default()) {
                         inputs.remove(&id);
                         fabric.drop_link(&link);
                     }
@@ -258,17 +313,18 @@ fn deliver(fabric: &'static Fabric) {
 }
 
 /// Sends and reads what a connection is ready for. False: it has ended.
-fn serve(link: &Arc<Link>, what: i32, input: &mut Input) -> bool {
-    if what & libc::EPOLLOUT != 0 && link.flush().is_err() {
+fn serve(pairs: &'static dyn Pairs, link: &Arc<Link>, what: i32, input: &mut Input) -> bool {
+    let flush = || link.flush().map(|crowd| pairs.go_on(&crowd)).is_ok();
+    if what & libc::EPOLLOUT != 0 && !flush() {
         return false;
     }
     if what & (libc::EPOLLIN | libc::EPOLLHUP | libc::EPOLLERR) == 0 {
         return true;
     }
-    let mut deliverer = Deliverer { link, is_malformed: false };
+    let mut deliverer = Deliverer { pairs, link, is_malformed: false };
     let read = input.read(link, &mut deliverer);
     let is_malformed = deliverer.is_malformed;
-    read.is_ok() && !is_malformed && link.flush().is_ok()
+    read.is_ok() && !is_malformed && flush()
 }
 
 /// The queue pair of a header's sender goes on.

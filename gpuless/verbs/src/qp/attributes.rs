@@ -3,11 +3,10 @@
 use crate::fabric;
 use crate::layout::{QpAttr, QpInitAttr, mask, state};
 use crate::lock::lock;
-use crate::qp::{Inner, QueuePair, requester};
-use crate::settings::settings;
+use crate::qp::responder::welcome;
+use crate::qp::{QueuePair, requester};
 use libc::c_int;
 use std::sync::Arc;
-use std::time::Duration;
 
 /// Whether a change of state exists, and the attributes that must come with it. The kernel refuses what has fewer.
 fn required(from: c_int, to: c_int, is_reliable: bool) -> Option<c_int> {
@@ -113,13 +112,6 @@ pub fn modify(pair: &Arc<QueuePair>, attr: &QpAttr, given: c_int) -> Result<(), 
     Ok(())
 }
 
-/// Tells a requester that was refused that it may send again.
-pub fn welcome(inner: &mut Inner) {
-    if let Some((link, header)) = inner.receiving.waiter.take() {
-        fabric::go_on(&link, &header);
-    }
-}
-
 /// `ibv_query_qp`.
 pub fn query(pair: &QueuePair) -> (QpAttr, QpInitAttr) {
     let inner = lock(&pair.inner);
@@ -134,25 +126,4 @@ pub fn query(pair: &QueuePair) -> (QpAttr, QpInitAttr) {
         sq_sig_all: c_int::from(pair.signals_all),
     };
     (attr, init)
-}
-
-/// How long a requester tries without an answer: 4.096 µs * 2^timeout for each of its tries. None: for ever.
-pub fn retry_time(attr: &QpAttr) -> Option<Duration> {
-    let timeout = attr.timeout & 31;
-    let tries = u32::from(attr.retry_cnt & 7) + 1;
-    let by_attributes = (timeout != 0).then(|| Duration::from_nanos(4096 << timeout).saturating_mul(tries));
-    settings().retry_time.or(by_attributes)
-}
-
-/// How long a requester waits for a receive, with the target's RNR timer. None: for ever.
-pub fn receive_time(attr: &QpAttr, timer: u8) -> Option<Duration> {
-    const FOR_EVER: u8 = 7;
-    /// By the code of the timer, in hundredths of milliseconds.
-    const TIMES: [u64; 32] = [
-        65536, 1, 2, 3, 4, 6, 8, 12, 16, 24, 32, 48, 64, 96, 128, 192, 256, 384, 512, 768, 1024, 1536, 2048, 3072,
-        4096, 6144, 8192, 12288, 16384, 24576, 32768, 49152,
-    ];
-    let tries = attr.rnr_retry & 7;
-    let pause = Duration::from_micros(TIMES.get(usize::from(timer & 31)).copied().unwrap_or(1) * 10);
-    (tries != FOR_EVER).then(|| pause * u32::from(tries))
 }

@@ -1,9 +1,11 @@
 //! Queue pairs: their two queues, and the states in which they work.
 
+mod times;
+mod responder;
+mod requester;
 pub mod attributes;
 pub mod post;
-pub mod requester;
-pub mod responder;
+pub mod network;
 
 use crate::completion::{Queue, vendor_code};
 use crate::device::Context;

@@ -6,11 +6,11 @@ use crate::fabric::{self, frame::Kind};
 use crate::faults::{self, Message};
 use crate::layout::{self, Sge, completed, event, send_flags, state, status};
 use crate::lock::lock;
-use crate::qp::attributes::welcome;
+use crate::qp::responder::welcome;
 use crate::qp::{Inner, QueuePair, Receive, Request, opcode_of, requester};
 use libc::c_int;
 use std::sync::Arc;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Copies a list of memory pieces. None: there are more than the queue pair was made for.
 ///
@@ -124,7 +124,9 @@ fn take(pair: &Arc<QueuePair>, inner: &mut Inner, mut request: Request) {
     }
     let strike = request.strike.map(|strike| strike.kind);
     if let Some(faults::Kind::LateSend { time }) = strike {
-        request.not_before = Some(Instant::now() + time);
+        // A time that no clock reaches is one at which nobody waits any more.
+        const LONG: Duration = Duration::from_secs(1 << 32);
+        request.not_before = Some(Instant::now() + time.min(LONG));
     }
     inner.sending.requests.push_back(request);
     if let Some(kind) = strike {
@@ -140,7 +142,7 @@ fn strike_around(pair: &QueuePair, inner: &mut Inner, kind: faults::Kind) {
         faults::Kind::PortDown { time } => {
             device.set_port(false);
             if let Some(time) = time {
-                fabric::later(Instant::now() + time, || {
+                fabric::after(time, || {
                     device.set_port(true);
                     requester::port_is_up(device);
                 });
@@ -152,7 +154,7 @@ fn strike_around(pair: &QueuePair, inner: &mut Inner, kind: faults::Kind) {
         }
         faults::Kind::CompletionQueueError => pair.send_queue.fail(),
         // On the delivery thread, because it takes the locks of other queue pairs.
-        faults::Kind::DeviceFatal => fabric::later(Instant::now(), || requester::device_fails(device)),
+        faults::Kind::DeviceFatal => fabric::after(Duration::ZERO, || requester::device_fails(device)),
         faults::Kind::SlowNic { bytes_per_second } => faults::slow_down(device, bytes_per_second),
         faults::Kind::Unreachable => faults::separate(),
         _ => {}

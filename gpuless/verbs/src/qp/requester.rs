@@ -10,7 +10,8 @@ use crate::faults::{self, Strike};
 use crate::layout::{access, event, state, status};
 use crate::lock::lock;
 use crate::memory;
-use crate::qp::attributes::{receive_time, retry_time, welcome};
+use crate::qp::responder::welcome;
+use crate::qp::times::{receive_time, retry_time};
 use crate::qp::{BY_ADDRESS, Inner, QueuePair, Request, numbered, opcode_of};
 use crate::region::{self, Range, Region};
 use libc::c_int;
@@ -26,6 +27,8 @@ const OVERTAKEN: Duration = Duration::from_millis(50);
 /// Why a request is not sent now.
 enum Hindrance {
     Until(Instant),
+    /// The connection has enough to do, and will call.
+    Crowd,
     /// Nobody answers.
     Silence,
     /// It fails here.
@@ -49,6 +52,7 @@ pub fn send(pair: &Arc<QueuePair>, inner: &mut Inner) {
                 return wait_for_answer(pair, inner, retry_time(&inner.attr), status::RETRY_EXC_ERR);
             }
             Some(Hindrance::Until(time)) => return send_at(pair, inner, time),
+            Some(Hindrance::Crowd) => return,
             Some(Hindrance::Local(status)) => {
                 // Those in front of it are completed first; the last of them comes back here.
                 if sent == 0 {
@@ -63,6 +67,13 @@ pub fn send(pair: &Arc<QueuePair>, inner: &mut Inner) {
         if !pair.is_reliable {
             complete_oldest(pair, inner);
         }
+    }
+}
+
+/// Queue pairs go on whose connection had enough to do.
+pub fn go_on(numbers: &[u32]) {
+    for pair in numbers.iter().filter_map(|number| numbered(*number)) {
+        send(&pair, &mut lock(&pair.inner));
     }
 }
 
@@ -109,7 +120,7 @@ fn wait_for_answer(pair: &Arc<QueuePair>, inner: &mut Inner, time: Option<Durati
     }
     let (pair, life, number) = (Arc::clone(pair), inner.life, NEXT.fetch_add(1, Ordering::Relaxed));
     inner.sending.trouble = Some(number);
-    fabric::later(Instant::now() + time, move || {
+    fabric::after(time, move || {
         let mut inner = lock(&pair.inner);
         if inner.life == life && inner.sending.trouble == Some(number) {
             pair.fail(&mut inner, status);
@@ -159,10 +170,20 @@ fn transmit(pair: &Arc<QueuePair>, inner: &mut Inner, index: usize) -> Result<()
     if request.kind.fetches() {
         ranges.clear();
     }
-    let link = match fabric::start().map_err(|_| Unreached::Gone).and_then(|fabric| fabric.link(process_of(peer))) {
+    let link = match fabric::joined().ok_or(Unreached::Gone).and_then(|fabric| fabric.link(process_of(peer))) {
         Ok(link) => link,
         Err(Unreached::Busy) => return Err(Hindrance::Until(Instant::now() + BUSY)),
         Err(Unreached::Gone) => return Err(Hindrance::Silence),
+    };
+    if !link.takes_requests(pair.number) {
+        return Err(Hindrance::Crowd);
+    }
+    // At once, on another connection: if the process is gone, there is none.
+    let broken = || {
+        if let Some(fabric) = fabric::joined() {
+            fabric.forget(&link);
+        }
+        Hindrance::Until(Instant::now())
     };
     let changed = request.strike.map(|strike| (strike, collect(&ranges)));
     let mut again = None;
@@ -173,7 +194,7 @@ fn transmit(pair: &Arc<QueuePair>, inner: &mut Inner, index: usize) -> Result<()
                 *byte ^= 1 << (bit % 8);
             }
             let sent = link.send(&header, &[of(&bytes)]);
-            return sent.map_err(|_| Hindrance::Silence);
+            return sent.map_err(|_| broken());
         }
         Some((Strike { kind: faults::Kind::LostWrite, .. }, _)) => {
             header.flags |= flag::HOLLOW;
@@ -187,16 +208,16 @@ fn transmit(pair: &Arc<QueuePair>, inner: &mut Inner, index: usize) -> Result<()
         }
         _ => {}
     }
-    link.send(&header, &ranges).map_err(|_| Hindrance::Silence)?;
+    link.send(&header, &ranges).map_err(|_| broken())?;
     send_overtaken(inner);
     if let Some((after, bytes)) = again {
         let stray = Header { kind: Kind::Write, flags: flag::STRAY | flag::UNRELIABLE, ..header };
         match after {
-            Some(after) => fabric::later(Instant::now() + after, move || send_stray(&stray, &bytes)),
+            Some(after) => fabric::after(after, move || send_stray(&stray, &bytes)),
             None => {
                 inner.sending.overtaken = Some((stray, bytes));
                 let (pair, life) = (Arc::clone(pair), inner.life);
-                fabric::later(Instant::now() + OVERTAKEN, move || {
+                fabric::after(OVERTAKEN, move || {
                     let mut inner = lock(&pair.inner);
                     if inner.life == life {
                         send_overtaken(&mut inner);
@@ -231,7 +252,7 @@ fn send_overtaken(inner: &mut Inner) {
 /// Sends a write's data outside of its queue pair's order.
 fn send_stray(stray: &Header, bytes: &[u8]) {
     let stray = Header { sent_at: fabric::clock(), ..*stray };
-    if let Some(link) = fabric::start().ok().and_then(|fabric| fabric.link(process_of(stray.to)).ok()) {
+    if let Some(link) = fabric::joined().and_then(|fabric| fabric.link(process_of(stray.to)).ok()) {
         // If it cannot be sent, this fault has no effect.
         _ = link.send(&stray, &[of(bytes)]);
     }
@@ -244,7 +265,7 @@ fn complete_oldest(pair: &Arc<QueuePair>, inner: &mut Inner) {
     if let Some(Strike { kind: faults::Kind::LateCompletion { time }, .. }) = request.strike {
         sending.held.get_or_insert_default();
         let (pair, life) = (Arc::clone(pair), inner.life);
-        fabric::later(Instant::now() + time, move || {
+        fabric::after(time, move || {
             let mut inner = lock(&pair.inner);
             let held = if inner.life == life { inner.sending.held.take() } else { None };
             held.into_iter().flatten().for_each(|completion| pair.send_queue.push(completion, false));

@@ -1,6 +1,7 @@
 //! The side of a queue pair that carries out the requests of its peer.
 #![allow(unsafe_code)] // memory that callers have registered
 
+use crate::fabric;
 use crate::fabric::frame::{Header, Kind, flag};
 use crate::fabric::link::Link;
 use crate::faults;
@@ -86,7 +87,7 @@ fn decide(pair: &QueuePair, inner: &Inner, header: &Header) -> Decision {
 
 /// True if the network does not connect the sender of a request with this process.
 fn is_separated(header: &Header) -> bool {
-    let process = |pair: u32| pair >> crate::fabric::PAIR_BITS;
+    let process = |pair: u32| pair >> fabric::PAIR_BITS;
     faults::is_alone() && process(header.from) != process(header.to)
 }
 
@@ -95,6 +96,13 @@ pub fn wants(header: &Header) -> bool {
     let Some(pair) = numbered(header.to).filter(|_| !is_separated(header)) else { return false };
     let inner = lock(&pair.inner);
     decide(&pair, &inner, header) == Decision::Run
+}
+
+/// Tells a requester that was refused that it may send again.
+pub fn welcome(inner: &mut Inner) {
+    if let Some((link, header)) = inner.receiving.waiter.take() {
+        fabric::go_on(&link, &header);
+    }
 }
 
 /// A request has arrived.

@@ -161,7 +161,11 @@ impl End {
     }
 
     pub fn to_init(&self) -> c_int {
-        let attr = QpAttr { qp_state: state::INIT, port_num: 1, qp_access_flags: ALL as c_int, ..QpAttr::default() };
+        self.to_init_with(ALL)
+    }
+
+    pub fn to_init_with(&self, access: u32) -> c_int {
+        let attr = QpAttr { qp_state: state::INIT, port_num: 1, qp_access_flags: access as c_int, ..QpAttr::default() };
         self.modify(attr, mask::STATE | mask::PKEY_INDEX | mask::PORT | mask::ACCESS_FLAGS)
     }
 

@@ -89,6 +89,18 @@ fn a_region_allows_what_it_was_registered_for() {
 }
 
 #[test]
+fn a_queue_pair_allows_what_it_was_told_to() {
+    let _alone = alone();
+    for (opcode, access) in [(WRITE, 1 | 4 | 8), (READ, 1 | 2 | 8), (FETCH_ADD, 1 | 2 | 4)] {
+        let (a, b) = (End::new(), End::new());
+        a.connect(b.number());
+        assert_eq!((b.to_init_with(access), b.to_rtr(a.number()), b.to_rts(7)), (0, 0, 0));
+        assert_eq!(a.post(&a.request(opcode, 0, 8, b.remote(8))), 0);
+        assert_eq!((a.sent().status, b.event().event_type), (status::REM_ACCESS_ERR, event::QP_ACCESS_ERR));
+    }
+}
+
+#[test]
 fn a_region_that_is_gone_allows_nothing() {
     let _alone = alone();
     let (a, b) = End::pair();

@@ -8,7 +8,7 @@ use libc::c_int;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-const LATE: Duration = Duration::from_millis(150);
+const LATE: Duration = Duration::from_millis(250);
 
 /// The fault strikes at the second message of the card.
 fn begin_at_second(kind: Kind) -> Arc<Mutex<Vec<String>>> {
@@ -175,8 +175,8 @@ fn a_message_is_sent_late() {
         assert_eq!(write(&a, &b, id, b"data"), 0);
     }
     assert_eq!(a.sent().wr_id, 1);
-    assert!(start.elapsed() < LATE);
-    assert_eq!((b.bytes(128, 4), b.bytes(192, 4)), (vec![0; 4], vec![0; 4]));
+    let is_early = b.bytes(128, 4) == b"data" || b.bytes(192, 4) == b"data";
+    assert!(!is_early || start.elapsed() >= LATE);
     assert_eq!([a.sent(), a.sent()].map(|wc| (wc.wr_id, wc.status)), [(2, 0), (3, 0)]);
     assert!(start.elapsed() >= LATE);
     assert_eq!((b.bytes(128, 4), b.bytes(192, 4)), (b"data".to_vec(), b"data".to_vec()));
@@ -193,9 +193,12 @@ fn a_completion_comes_late() {
         assert_eq!(write(&a, &b, id, b"data"), 0);
     }
     assert_eq!(a.sent().wr_id, 1);
-    a.assert_quiet();
+    std::thread::sleep(LATE / 10);
+    let early = a.poll_now(a.send_cq);
+    assert!(early.is_none() || start.elapsed() >= LATE);
     assert_eq!((b.bytes(128, 4), b.bytes(192, 4)), (b"data".to_vec(), b"data".to_vec()));
-    assert_eq!([a.sent(), a.sent()].map(|wc| (wc.wr_id, wc.status)), [(2, 0), (3, 0)]);
+    let late = [early.unwrap_or_else(|| a.sent()), a.sent()];
+    assert_eq!(late.map(|wc| (wc.wr_id, wc.status)), [(2, 0), (3, 0)]);
     assert!(start.elapsed() >= LATE);
     assert_struck(&told);
 }

@@ -5,6 +5,7 @@ use super::end::*;
 use crate::fabric::frame::{HEADER, Header, Kind};
 use crate::fabric::{self, PAIR_BITS};
 use crate::memory::Random;
+use crate::qp::network;
 use crate::settings::settings;
 use std::io::{Read, Write};
 use std::os::linux::net::SocketAddrExt;
@@ -12,7 +13,7 @@ use std::os::unix::net::{SocketAddr, UnixStream};
 use std::time::Duration;
 
 fn connect() -> UnixStream {
-    let name = format!("gpuless-verbs/{}/{}", settings().fabric, fabric::start().unwrap().process);
+    let name = format!("gpuless-verbs/{}/{}", settings().fabric, network::join().unwrap().process);
     let stream = UnixStream::connect_addr(&SocketAddr::from_abstract_name(name).unwrap()).unwrap();
     stream.set_read_timeout(Some(Duration::from_secs(10))).unwrap();
     stream
@@ -137,7 +138,7 @@ fn a_length_alone_allocates_nothing() {
 fn requests_for_nobody_are_refused() {
     let _alone = alone();
     let mut stream = connect();
-    let process = fabric::start().unwrap().process;
+    let process = network::join().unwrap().process;
     stream.write_all(&header(Kind::Read, process << PAIR_BITS | 1, 5).write()).unwrap();
     let mut bytes = [0; HEADER];
     stream.read_exact(&mut bytes).unwrap();

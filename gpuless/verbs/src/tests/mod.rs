@@ -19,7 +19,7 @@ use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
 
 /// How long requests of the tests try without an answer.
-pub const RETRY: Duration = Duration::from_millis(300);
+pub const RETRY: Duration = Duration::from_millis(500);
 /// Longer than anything takes.
 pub const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -36,7 +36,7 @@ macro_rules! call {
 }
 use call;
 
-/// Four cards; the second is of the other kind. Children of a test are in its network, as other nodes.
+/// Five cards; the second is of the other kind, and faults break the last ones. Children of a test are in its network, as other nodes.
 pub fn set_up() {
     static ONCE: Once = Once::new();
     ONCE.call_once(|| {

@@ -124,6 +124,27 @@ fn messages_larger_than_sockets_hold_pass_in_both_directions_at_once() {
 }
 
 #[test]
+fn more_than_a_connection_keeps_waits_in_the_queues() {
+    let _alone = alone();
+    const LEN: usize = 1 << 20;
+    let options = Options { bytes: 2 * LEN, ..Options::default() };
+    let (a, b) = End::pair_with(options);
+    let (c, d) = End::pair_with(options);
+    for number in 0..64u64 {
+        for (from, to) in [(&a, &b), (&b, &a), (&c, &d)] {
+            let opcode = if number % 3 == 2 { READ } else { WRITE };
+            assert_eq!(from.post(&Work { id: number, ..from.request(opcode, 0, LEN, to.remote(LEN)) }), 0);
+        }
+    }
+    for number in 0..64 {
+        for end in [&a, &b, &c] {
+            let wc = end.sent();
+            assert_eq!((wc.wr_id, wc.status), (number, status::SUCCESS));
+        }
+    }
+}
+
+#[test]
 fn memory_of_a_file_is_registered_by_its_descriptor() {
     let _alone = alone();
     let (a, b) = End::pair();

@@ -33,6 +33,22 @@ fn states_follow_each_other_with_their_attributes() {
 }
 
 #[test]
+fn a_reset_removes_completions_that_were_not_fetched() {
+    let _alone = alone();
+    let (a, b) = End::pair();
+    assert_eq!(b.receive(1, &[]), 0);
+    for id in 1..=3 {
+        let opcode = if id == 1 { WRITE_IMM } else { WRITE };
+        assert_eq!(a.post(&Work { id, ..a.request(opcode, 0, 8, b.remote(0)) }), 0);
+    }
+    assert_eq!((a.sent().wr_id, a.sent().wr_id), (1, 2));
+    std::thread::sleep(std::time::Duration::from_millis(50));
+    assert_eq!((a.to_state(state::RESET), b.to_state(state::RESET)), (0, 0));
+    a.assert_quiet();
+    b.assert_quiet();
+}
+
+#[test]
 fn requests_wait_until_the_peer_is_ready() {
     let _alone = alone();
     let (a, b) = (End::new(), End::new());
