@@ -52,7 +52,7 @@ exports! {
     cuLinkAddData_v2 cuLinkAddFile cuLinkAddFile_v2 cuLinkCreate cuLinkCreate_v2 cuLogsCurrent cuLogsDumpToFile
     cuLogsDumpToMemory cuLogsRegisterCallback cuLogsUnregisterCallback cuMemAdvise cuMemAdvise_v2 cuMemAllocManaged
     cuMemAllocPitch cuMemAllocPitch_v2 cuMemBatchDecompressAsync cuMemDiscardAndPrefetchBatchAsync cuMemDiscardBatchAsync
-    cuMemGetDefaultMemPool cuMemGetHandleForAddressRange cuMemGetMemPool cuMemMapArrayAsync cuMemPoolExportPointer
+    cuMemGetDefaultMemPool cuMemGetMemPool cuMemMapArrayAsync cuMemPoolExportPointer
     cuMemPoolExportToShareableHandle cuMemPoolImportFromShareableHandle cuMemPoolImportPointer cuMemPrefetchAsync
     cuMemPrefetchAsync_v2 cuMemPrefetchBatchAsync cuMemRangeGetAttribute cuMemRangeGetAttributes cuMemSetMemPool cuMemcpy2D
     cuMemcpy2DAsync cuMemcpy2DAsync_v2 cuMemcpy2DUnaligned cuMemcpy2DUnaligned_v2 cuMemcpy2D_v2 cuMemcpy3D cuMemcpy3DAsync

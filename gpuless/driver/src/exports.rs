@@ -120,7 +120,7 @@ exports! {
     cuStreamGetFlags cuStreamGetId cuStreamGetPriority cuStreamIsCapturing cuStreamQuery cuStreamSynchronize
     cuStreamWaitEvent cuThreadExchangeStreamCaptureMode
     cuMemAddressFree cuMemAddressReserve cuMemCreate cuMemExportToShareableHandle cuMemGetAccess
-    cuMemGetAllocationGranularity cuMemGetAllocationPropertiesFromHandle cuMemImportFromShareableHandle cuMemMap
+    cuMemGetAllocationGranularity cuMemGetAllocationPropertiesFromHandle cuMemGetHandleForAddressRange cuMemImportFromShareableHandle cuMemMap
     cuMemRelease cuMemRetainAllocationHandle cuMemSetAccess cuMemUnmap cuMulticastAddDevice cuMulticastBindAddr
     cuMulticastBindMem cuMulticastCreate cuMulticastGetGranularity cuMulticastUnbind cuStreamBatchMemOp
     cuStreamBatchMemOp_v2 cuStreamWaitValue32 cuStreamWaitValue32_v2 cuStreamWaitValue64 cuStreamWaitValue64_v2

@@ -128,6 +128,10 @@ impl Region {
     /// descriptors are supported.
     pub fn register_file(pd: &Arc<Pd>, file: c_int, offset: u64, wanted: Wanted) -> io::Result<Arc<Self>> {
         check_access(wanted.access)?;
+        // The software GPUs' descriptors say by their position where the memory begins in the file.
+        // SAFETY: it only asks the kernel, which knows whether this is a descriptor.
+        let position = u64::try_from(unsafe { libc::lseek(file, 0, libc::SEEK_CUR) }).unwrap_or(0);
+        let offset = position.checked_add(offset).ok_or(error(libc::EINVAL))?;
         let (mapping, start) = map(file, offset, wanted.len)?;
         Ok(Self::add(pd, Wanted { start, ..wanted }, Some(mapping)))
     }

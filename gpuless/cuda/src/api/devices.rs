@@ -63,7 +63,7 @@ pub(super) fn attribute(number: c_int, device: usize) -> Result<c_int, c_int> {
         76 => of(minor),                   //
         78 | 95 | 115 | 125 => 1,          // priorities, cooperative launches, pools, events of several processes
         102 | 103 => 1,                    // memory with handles, which are descriptors
-        110 | 116 => of(gpudirect),        // adapters reach virtual memory, and other memory
+        110 | 116 | 124 => of(gpudirect),  // adapters reach virtual memory, other memory, and by DMA-BUF
         132 => c_int::from(major >= 9),    // multicast
         134 => 0,                          // node of the host's memory
         141 => 1,                          // memory with handles on the host's nodes

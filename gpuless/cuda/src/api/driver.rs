@@ -3,7 +3,7 @@ use super::blocks::Kind;
 use super::launch::{Launch, LaunchAttribute};
 use super::raw::{In, Room};
 use super::{
-    Handle, Out, blocks, devices, errors, handles, int, launch, memory, multicast, put, put_if, stream_memory,
+    Handle, Out, blocks, devices, dma_buf, errors, handles, int, launch, memory, multicast, put, put_if, stream_memory,
     virtual_memory,
 };
 use crate::api::kernels::Configuration;
@@ -146,6 +146,13 @@ driver! {
 
 /// A function by its name.
 pub(super) fn find(name: &str) -> Option<*const ()> {
-    let all = [functions(), virtual_memory::functions(), multicast::functions(), stream_memory::functions()].concat();
+    let all = [
+        functions(),
+        virtual_memory::functions(),
+        dma_buf::functions(),
+        multicast::functions(),
+        stream_memory::functions(),
+    ]
+    .concat();
     all.into_iter().find(|(known, _)| *known == name).map(|(_, address)| address)
 }

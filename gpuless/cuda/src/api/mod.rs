@@ -16,6 +16,7 @@ mod blocks;
 mod capture;
 mod description;
 mod devices;
+mod dma_buf;
 mod driver;
 mod entry_points;
 mod errors;

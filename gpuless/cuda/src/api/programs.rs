@@ -7,8 +7,8 @@ use super::raw::{Bytes, In, Room, Text};
 use super::settings::settings;
 use super::streams::Target;
 use super::{
-    Handle, Out, Outcome, Runtime, blocks, devices, errors, int, kernels, memory, modules, multicast, put, put_if,
-    stream_memory, streams, transfer, virtual_memory,
+    Handle, Out, Outcome, Runtime, blocks, devices, dma_buf, errors, int, kernels, memory, modules, multicast, put,
+    put_if, stream_memory, streams, transfer, virtual_memory,
 };
 use std::cell::RefCell;
 use std::collections::HashMap;
@@ -276,7 +276,9 @@ fn all() -> &'static HashMap<&'static str, usize> {
         // These functions are the same in all versions of the runtime.
         let runtime: HashMap<_, _> = super::functions(Runtime::V12).into_iter().collect();
         let same = SAME.iter().filter_map(|(name, like)| Some((*name, *runtime.get(like)?)));
-        let virtual_memory = [virtual_memory::functions(), multicast::functions(), stream_memory::functions()].concat();
+        let virtual_memory =
+            [virtual_memory::functions(), dma_buf::functions(), multicast::functions(), stream_memory::functions()]
+                .concat();
         let own = [driver::functions(), modules::functions(), kernels::functions(), functions(), virtual_memory]
             .concat()
             .into_iter();

@@ -137,7 +137,7 @@ pub(super) enum Object {
 }
 
 impl Object {
-    fn file(&self) -> &SealedFile {
+    pub fn file(&self) -> &SealedFile {
         match self {
             Self::Memory(memory) => &memory.file,
             Self::Multicast(multicast) => multicast.file(),
