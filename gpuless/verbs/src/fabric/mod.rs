@@ -8,6 +8,7 @@ mod address;
 pub mod frame;
 mod input;
 pub mod link;
+mod thread;
 mod timers;
 
 use crate::descriptor::Counter;
@@ -124,35 +125,13 @@ pub fn start(pairs: &'static dyn Pairs) -> io::Result<&'static Fabric> {
     watch(&epoll, libc::EPOLL_CTL_ADD, listener.as_raw_fd(), LISTENER, libc::EPOLLIN)?;
     watch(&epoll, libc::EPOLL_CTL_ADD, wake.as_raw_fd(), WAKE, libc::EPOLLIN)?;
     let fabric = Fabric { pairs, process, listener, epoll, wake, opened: Mutex::default() };
-    stay_loaded();
+    thread::stay_loaded();
     // The thread comes first: without one there is no network.
     std::thread::Builder::new().name(String::from("verbs")).spawn(|| deliver(FABRIC.wait()))?;
     let fabric = FABRIC.get_or_init(|| fabric);
     // SAFETY: the function is one of this library, which stays loaded as its thread does.
     unsafe { libc::pthread_atfork(None, None, Some(close_in_child)) };
     Ok(fabric)
-}
-
-/// The thread's code must stay: a program may close the shared library that this crate is in.
-fn stay_loaded() {
-    // SAFETY: the calls fill in this frame's record, and get a name from it. The handle is never closed. Nothing depends on success in a
-    // program, which cannot be unloaded.
-    unsafe {
-        let mut info: libc::Dl_info = std::mem::zeroed();
-        if libc::dladdr((stay_loaded as *const ()).cast(), &raw mut info) != 0 {
-            libc::dlopen(info.dli_fname, libc::RTLD_LAZY | libc::RTLD_NOLOAD | libc::RTLD_NODELETE);
-        }
-    }
-}
-
-/// A program's handlers of signals are for its own threads.
-fn block_signals() {
-    // SAFETY: this frame's set, and this thread's mask.
-    unsafe {
-        let mut all: libc::sigset_t = std::mem::zeroed();
-        libc::sigfillset(&raw mut all);
-        libc::pthread_sigmask(libc::SIG_BLOCK, &raw const all, std::ptr::null_mut());
-    }
 }
 
 fn watch(epoll: &OwnedFd, operation: i32, file: i32, id: u64, events: i32) -> io::Result<()> {
@@ -278,7 +257,7 @@ impl Receiver for Deliverer<'_> {
 /// The delivery thread.
 fn deliver(fabric: &'static Fabric) {
     const MOST: usize = 64;
-    block_signals();
+    thread::block_signals();
     let mut inputs: BTreeMap<u64, Input> = BTreeMap::new();
     let mut events = [libc::epoll_event { events: 0, u64: 0 }; MOST];
     loop {

@@ -2,6 +2,7 @@
 
 mod times;
 mod responder;
+mod transmit;
 mod requester;
 pub mod attributes;
 pub mod post;
