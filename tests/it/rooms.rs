@@ -34,7 +34,7 @@ const FILES_IN_CIRCLES: [(&str, usize); 11] = [
     ("crates/soft-nccl", 23),
     ("crates/standin-cuda", 4),
     ("crates/standin-nccl", 2),
-    ("gpuless/cuda", 34),
+    ("gpuless/cuda", 35),
     ("gpuless/device", 8),
     ("gpuless/ptx", 36),
 ];

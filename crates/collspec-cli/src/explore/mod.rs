@@ -164,7 +164,7 @@ fn run(runner: &Runner, case: &Arc<Case>, seed: u64, count: u64, limit: Option<f
     };
     let failed_at = Mutex::new(None);
     let experiment = Experiment {
-        variation: Variation { seed: Some(seed), ..runner.variation() },
+        variation: Variation { seed: Some(seed), ..runner.variation_of(case) },
         limit,
         // Each run by itself first, so that the one that fails is known; together they must also have the same bits.
         judge: &|plan, forecast, seen| {

@@ -74,6 +74,17 @@ const KINDS: [(FaultKind, &str, &str); 23] = [
     (FaultKind::IbPartition, "ib_partition", "a node is cut off from all others"),
 ];
 
+/// The names of all kinds.
+pub const FAULT_KINDS: [&str; KINDS.len()] = {
+    let mut names = [""; KINDS.len()];
+    let mut at = 0;
+    while at < KINDS.len() {
+        names[at] = KINDS[at].1;
+        at += 1;
+    }
+    names
+};
+
 impl FaultKind {
     /// All kinds.
     pub fn all() -> impl Iterator<Item = Self> {

@@ -6,6 +6,7 @@ mod assert;
 mod assert_text;
 mod buffer_contents;
 mod call_algorithms;
+mod case_fault;
 mod changes;
 mod consequences;
 mod deaths;

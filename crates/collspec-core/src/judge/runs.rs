@@ -4,7 +4,7 @@ use super::order_maps::OrderMaps;
 use super::shown_buffers::ShownBuffers;
 use super::used_operations::used_operations;
 use super::{
-    Lane, Outcome, Status, Verdict, call_algorithms, deaths, finish_verdict, images, judge_run_data, message,
+    Lane, Outcome, Status, Verdict, call_algorithms, case_fault, deaths, finish_verdict, images, judge_run_data, message,
     observed_results, outcome, outputs, queries, skipped, snapshot, windows,
 };
 use crate::job::Observation;
@@ -149,6 +149,7 @@ impl<'a> CaseJudge<'a> {
         }
         if self.runs_judged == 1 || ending != Outcome::Ok {
             outcome::check(plan, &run, &mut self.collector);
+            case_fault::check(plan, &run, &mut self.collector);
         }
         self.outcome = Some(ending);
         if ending != Outcome::Ok {

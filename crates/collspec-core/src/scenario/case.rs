@@ -16,6 +16,7 @@ pub use steps::*;
 use super::diagnostic::{SourceFile, Span};
 use super::forms::{Form, FormOrigin};
 use crate::expr::Expr;
+use crate::job::MachineFault;
 use crate::num::DType;
 pub use crate::num::ElementValue;
 pub use crate::ops::ConfigValue;
@@ -112,6 +113,8 @@ pub struct CaseContent {
     pub timeout: Option<Spanned<f64>>,
     /// The threads and processes that drive the ranks.
     pub placement: Placement,
+    /// What happens to the machine in every run; on software GPUs only.
+    pub fault: Option<MachineFault>,
     /// Requirements; if they are not met, the case is skipped.
     pub requires: Requires,
     /// The file's `snapshot` key, if written.

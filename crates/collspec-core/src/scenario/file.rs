@@ -147,6 +147,7 @@ impl CaseReader<'_, '_, '_> {
             repeat: file_keys::repeat(reader, top),
             timeout: reader.aside(|reader| file_keys::timeout(reader, top)),
             placement: file_keys::placement(reader, top),
+            fault: file_keys::fault(reader, top),
             requires: reader.aside(|reader| file_keys::requires(reader, top)),
             forms: file_keys::forms(reader, top),
             bench: bench::bench(reader, top).map(Box::new),

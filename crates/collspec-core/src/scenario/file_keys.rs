@@ -9,6 +9,7 @@ use super::step_values;
 use super::tree::{TomlKind, TomlTable, TomlValue};
 use super::variables;
 use crate::expr::Expr;
+use crate::job::{FAULT_KINDS, FaultKind, MachineFault};
 use crate::suggest::nearest;
 use nccl_sys::ncclResult_t;
 
@@ -232,6 +233,34 @@ fn env_text(reader: &mut PointReader<'_>, key: &str, val: &TomlValue) -> Option<
         }
         None => Some(text),
     }
+}
+
+/// What happens to the machine.
+pub(crate) fn fault(reader: &mut PointReader<'_>, top: &TomlTable) -> Option<MachineFault> {
+    let e = top.get("fault")?;
+    let TomlKind::Table(t) = &e.value.kind else {
+        reader.report_wrong_type("fault", ValueType::Table, &e.value);
+        return None;
+    };
+    let allowed: Vec<_> = keys::keys_in(KeyPlace::Fault).collect();
+    reader.check_keys(t, e.value.span, &allowed, "`fault`");
+    let mut int = |key: &str, least: i128, most: i128| {
+        t.get(key).and_then(|e| reader.int(key, &e.value, least..=most)).and_then(|number| u64::try_from(number).ok())
+    };
+    let rank = int("rank", 0, MAX_RANKS as i128 - 1).unwrap_or(0);
+    let at = int("at", 1, i64::MAX.into()).unwrap_or(1);
+    let seed = int("seed", 0, i64::MAX.into()).unwrap_or(0);
+    let Some(kind) = t.get("kind") else {
+        let d = Diagnostic::new(e.value.span, "`fault` has no `kind`");
+        reader.report(d.help("write `fault = { kind = \"ib_port_down\", at = 3 }`"));
+        return None;
+    };
+    let text = reader.text("kind", &kind.value)?;
+    let Some(kind) = FaultKind::named(&text.value) else {
+        report_unknown(reader, &text, "kind", &FAULT_KINDS);
+        return None;
+    };
+    Some(MachineFault { kind, rank: u32::try_from(rank).unwrap_or(0), moment: at - 1, seed })
 }
 
 pub(crate) fn requires(reader: &mut PointReader<'_>, top: &TomlTable) -> Requires {

@@ -1,4 +1,5 @@
 //! The table of the language's keys: the places where each key is allowed, and the text of messages about it.
+use crate::job::FAULT_KINDS;
 use crate::ops::{COMMON_KEYS, Op};
 
 /// What network adapters speak, as the kernel's files call it.
@@ -15,6 +16,7 @@ pub enum KeyPlace {
     Random,
     Comm,
     Requires,
+    Fault,
     Reduce,
     /// `algorithm` as a table.
     Algorithm,
@@ -177,6 +179,7 @@ pub static KEYS: &[Key] = &[
     key("timeout", &[File], Number, "seconds for the case"),
     key("placement", &[File], Word(&["threads", "processes", "one_thread"]), "threads, processes or one_thread"),
     key("forms", &[File], Texts, "forms in which the cases are run too: in_place, misaligned, grouped, sub, ..."),
+    key("fault", &[File], TableOf(Fault), "what happens to the machine, on software GPUs: kind, rank, at, seed"),
     key("requires", &[File], TableOf(Requires), "what is missing is a skip with its reason"),
     key("bench", &[File], TableOf(Bench), "what `collspec bench` measures for the file"),
     key("snapshot", &[File], Bool, "whether the case has a snapshot"),
@@ -190,7 +193,7 @@ pub static KEYS: &[Key] = &[
     default_key("offset", &[Buffer], NumByRank, "elements between a 256-byte boundary and the buffer's start"),
     default_key("register", &[Buffer, Step], TextByRank, "none, local or window"),
     default_key("ranks", &[Buffer, Step], Ranks, "who has the buffer or runs the step, in world ranks; default all"),
-    key("seed", &[Random], Int, "seed of the random numbers, default 0"),
+    key("seed", &[Random, Fault], Int, "seed of the random numbers, or of the place of a fault; default 0"),
     key("low", &[Random], ExprOrNumber, "least value"),
     key("high", &[Random], ExprOrNumber, "greatest value of integers, first excluded value of floats"),
     // Steps.
@@ -258,6 +261,10 @@ pub static KEYS: &[Key] = &[
     key("compute", &[Requires], ExprOrNumber, "least compute capability"),
     key("multicast", &[Requires], Bool, "true: GPUs with multicast memory, as for NVLS"),
     key("backend", &[Requires], Word(&["soft", "nccl"]), "soft or nccl"),
+    // fault.
+    key("kind", &[Fault], Word(&FAULT_KINDS), "what happens, such as ib_port_down; `collspec faults --help` lists all"),
+    key("rank", &[Fault], Int, "a rank of the process in which it happens, default 0"),
+    key("at", &[Fault], Int, "at which store, byte or message of the process, default 1"),
     // bench.
     key("op", &[Bench], Texts, "operations"),
     key("reduce", &[Bench], Texts, "reductions"),

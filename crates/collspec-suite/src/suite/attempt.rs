@@ -163,7 +163,8 @@ impl Runner {
             Some(Ended::Hung { .. } | Ended::Crashed { .. }) | None => return drop(pooled),
         }
         // A real library may be damaged even by a call that fails as expected: NCCL's refused ncclCommDestroy leaves its thread in a group.
-        if self.machine().is_some() && !plain_case(plan) {
+        // A port that went down stays down.
+        if self.machine().is_some() && (!plain_case(plan) || plan.case.fault.is_some()) {
             return pooled.worker.retire();
         }
         let keep = clean && verdict.status == Status::Pass && verdict.outcome == Some(Outcome::Ok);

@@ -1,5 +1,6 @@
 //! Requirements of a case that the machine or the options do not meet: reasons to skip it.
 use super::rank_devices::RankDevices;
+use collspec_core::job::Struck;
 use collspec_core::scenario::{Case, EnvValue, Placement};
 use collspec_run::backend::cuda::DriverState;
 use collspec_run::backend::version_text;
@@ -56,6 +57,17 @@ pub fn missing(
     let nodes = machine.map_or(1, |(machine, _)| machine.node_names().len()).max(1);
     if nodes > 1 && case.placement == Placement::OneThread {
         return Some("placement one_thread is one process, which is on one node; leave out --nodes".to_owned());
+    }
+    if let Some(fault) = case.fault {
+        if !backend.has_software_gpus() {
+            return Some(format!("its fault {} needs software GPUs", fault.kind));
+        }
+        let adapters =
+            machine.and_then(|(machine, _)| machine.software.as_ref()?.profile.as_ref()).map_or(0, |of| of.nics.len());
+        if fault.kind.strikes() == Struck::Adapters && (adapters == 0 || nodes.min(case.total_ranks()) < 2) {
+            let words = "needs nodes with network adapters, such as `--machine dgx-h100 --nodes 2`";
+            return Some(format!("its fault {} {words}", fault.kind));
+        }
     }
     let ranks_for = nodes.min(case.total_ranks()).max(1);
     let machines = job.map_or(ranks_for, |job| job.cluster.machines_of(job.sites.unwrap_or_default()));

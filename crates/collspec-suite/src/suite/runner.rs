@@ -7,6 +7,7 @@ use super::observer::{Experiment, JudgeAtEnd, Observer};
 use super::requires::JobOfCase;
 use super::time_limits::RunLimits;
 use super::{ChosenBackend, RunOptions, requires};
+use collspec_core::job::Disturbance;
 use collspec_core::judge::{self, CaseJudge, Status, Verdict};
 use collspec_core::oracle::Forecast;
 use collspec_core::plan::cost::human;
@@ -137,6 +138,12 @@ impl Runner {
         self.options.variation.clone().with_seed_if_needed()
     }
 
+    /// What is different in every run of a case: the options and the case's fault.
+    pub fn variation_of(&self, case: &Case) -> Variation {
+        let disturbance = case.fault.map(Disturbance::Fault);
+        Variation { disturbance, ..self.variation() }
+    }
+
     /// The reason the case would be skipped, as far as that is known without a worker.
     pub fn skips(&self, case: &Arc<Case>) -> Option<String> {
         let version = self.machine().map_or(soft_nccl::VERSION, |machine| machine.probed.version);
@@ -227,7 +234,7 @@ impl Runner {
                 .keeping_results(options.keep_results)
                 .with_details(options.details)
         };
-        Ok(self.run_and_confirm(ready, &self.variation(), limits, judge)?.0)
+        Ok(self.run_and_confirm(ready, &self.variation_of(&ready.plan.case), limits, judge)?.0)
     }
 
     /// Limits on the work and memory of a case.
