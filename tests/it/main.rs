@@ -6,6 +6,7 @@ mod bench;
 mod cases_in_a_row;
 mod changed_expectations;
 mod comm_id;
+mod clusters_in_software;
 mod command;
 mod command_line;
 mod compare;

@@ -4,8 +4,8 @@ use super::order_maps::OrderMaps;
 use super::shown_buffers::ShownBuffers;
 use super::used_operations::used_operations;
 use super::{
-    Lane, Outcome, Status, Verdict, call_algorithms, case_fault, deaths, finish_verdict, images, judge_run_data, message,
-    observed_results, outcome, outputs, queries, skipped, snapshot, windows,
+    Lane, Outcome, Status, Verdict, call_algorithms, case_fault, deaths, finish_verdict, images, judge_run_data,
+    message, observed_results, outcome, outputs, queries, skipped, snapshot, windows,
 };
 use crate::job::Observation;
 use crate::oracle::memory::Memory;

@@ -97,3 +97,26 @@ fn fabric() -> &'static str {
         format!("{}-{:016x}", std::process::id(), u64::from_ne_bytes(bytes))
     })
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn processes_are_told_their_machine_and_nodes_also_who_they_are() {
+        let names = |cluster: &SoftwareCluster, node| -> Vec<String> {
+            cluster.variables(node).into_iter().map(|(name, _)| name).collect()
+        };
+        let two = |profile| SoftwareCluster::new(profile, NonZeroUsize::new(2).unwrap()).unwrap();
+        let usual = SoftwareCluster::new(None, NonZeroUsize::MIN).unwrap();
+        assert_eq!(names(&usual, 0), Vec::<String>::new());
+        assert_eq!(names(&two(None), 0), [HOST, SOCKETS]);
+        let cluster = two(Some(MachineProfile::find("dgx-h100").unwrap()));
+        assert_eq!(names(&cluster, 1), [DESCRIPTION, TOPOLOGY, HOST, SOCKETS]);
+        let [(_, first), (_, second)] = [0, 1].map(|node| cluster.variables(node).swap_remove(0));
+        assert!(first.contains(";node=node0;fabric=") && second.contains(";node=node1;fabric="), "{first}");
+        assert_eq!(first.split("fabric=").nth(1), second.split("fabric=").nth(1), "one network");
+        let (_, topology) = &cluster.variables(0)[1];
+        assert_eq!(std::fs::read_to_string(topology).unwrap(), cluster.profile.unwrap().topology());
+    }
+}
