@@ -31,7 +31,7 @@ fn the_software_library_has_no_kernels_whose_accesses_change_places() {
     home.file("ring.toml", RING);
     for (option, value) in [("--delay-stores", "line"), ("--early-loads", "weak")] {
         let run = home.run(&["explore", "ring.toml", "--backend", "soft", option, value]);
-        let refused = format!("{option} is for kernels on software GPUs, and there are none here");
+        let refused = format!("{option} is for software GPUs, and there are none here");
         assert!(run.code == 2 && run.err.contains(&refused), "{run}");
     }
 }

@@ -18,7 +18,8 @@ fn bytes<'a>(path: *const c_char) -> &'a [u8] {
 
 /// `realpath`.
 unsafe extern "C" fn real_path(path: *const c_char, resolved: *mut c_char) -> *mut c_char {
-    let Some(ours) = files::real_path(bytes(path)).and_then(|path| CString::new(path).ok()) else {
+    let ours = files::real_path(bytes(path)).and_then(|path| CString::new(path).ok());
+    let Some(ours) = ours.filter(|path| path.as_bytes_with_nul().len() <= libc::PATH_MAX as usize) else {
         // SAFETY: as the caller says.
         return unsafe { libc::realpath(path, resolved) };
     };
@@ -27,8 +28,8 @@ unsafe extern "C" fn real_path(path: *const c_char, resolved: *mut c_char) -> *m
         return unsafe { libc::strdup(ours.as_ptr()) };
     }
     let all = ours.as_bytes_with_nul();
-    // SAFETY: the caller promises PATH_MAX bytes, and these paths are shorter.
-    unsafe { std::ptr::copy_nonoverlapping(all.as_ptr(), resolved.cast(), all.len().min(libc::PATH_MAX as usize)) };
+    // SAFETY: the caller promises PATH_MAX bytes, and this path is not longer.
+    unsafe { std::ptr::copy_nonoverlapping(all.as_ptr(), resolved.cast(), all.len()) };
     resolved
 }
 

@@ -53,12 +53,18 @@ impl<'a> Resolved<'a> {
     }
 }
 
-/// Refuses late stores and early loads where no kernels run that this program executes.
-pub fn check_weak_memory(options: &RunOptions, chosen: &ChosenBackend) -> anyhow::Result<()> {
+/// Why nodes in software cannot be in a job.
+pub const NODES_IN_A_JOB: &str =
+    "--machine and --nodes make nodes in software for one process, and a launcher has started several";
+
+/// Refuses what is of software GPUs where there are none, and nodes in software in a job that a launcher has started on nodes.
+pub fn check_software_gpus(options: &RunOptions, chosen: &ChosenBackend) -> anyhow::Result<()> {
     let asked = NAMED.iter().find(|option| option.is_for == IsFor::SoftwareGpus && option.is_set(options));
     if let Some(option) = asked.filter(|_| !chosen.backend.has_software_gpus()) {
-        anyhow::bail!("--{} is for kernels on software GPUs, and there are none here", option.name);
+        anyhow::bail!("--{} is for software GPUs, and there are none here", option.name);
     }
+    let names_machine = options.backend.machine.is_some() || options.backend.nodes.is_some();
+    anyhow::ensure!(!names_machine || chosen.cluster.is_none(), NODES_IN_A_JOB);
     Ok(())
 }
 

@@ -53,6 +53,9 @@ pub fn compare_libraries(args: &CompareArgs) -> anyhow::Result<Exit> {
             (equipment(args, &sides), allowed(args, &sides), sides)
         },
         |job| match job {
+            Some(_) if args.common.machine.is_some() || args.common.nodes.is_some() => {
+                Err(anyhow::Error::msg(backend::NODES_IN_A_JOB))
+            }
             Some((cluster, sides)) => compare_here(args, || sides, Some(&cluster)),
             None => compare_here(args, resolve, None),
         },

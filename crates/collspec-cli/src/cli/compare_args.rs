@@ -16,7 +16,8 @@ use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
 /// Further options that only a comparison of scenarios has, and groups of them.
-const OF_CASES: [&str; 15] = [
+const OF_CASES: [&str; 16] = [
+    "nodes",
     "LaunchArgs",
     "CoverageArgs",
     "require",

@@ -46,7 +46,8 @@ pub fn compare_program(args: &CompareArgs) -> anyhow::Result<Exit> {
         "seed, delay-stores and early-loads are settings of software GPUs, and the program would run on this machine's"
     );
     let runs = args.runs.get();
-    let mut series = Series::new(&args.program, args.driver.as_deref(), args.common.timeout)?;
+    let mut series =
+        Series::new(&args.program, args.driver.as_deref(), args.common.machine.as_deref(), args.common.timeout)?;
     let mut made: [Vec<(ProgramRun, Vec<PathBuf>)>; 2] = [Vec::new(), Vec::new()];
     for number in 0..runs {
         for (at, (name, side)) in ["base", "candidate"].into_iter().zip(&requests).enumerate() {

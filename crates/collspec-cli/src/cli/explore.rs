@@ -32,7 +32,7 @@ pub fn explore_schedules(args: &ExploreArgs) -> anyhow::Result<Exit> {
         chosen.backend == Backend::Soft || chosen.backend.has_software_gpus(),
         "GPUs decide the order of their warps themselves: explore needs software GPUs (--driver software) or the software library (--backend soft)"
     );
-    backend::check_weak_memory(&options, &chosen)?;
+    backend::check_software_gpus(&options, &chosen)?;
     let mut suite = run::open(&args.selection)?;
     if suite.invalid_files.is_empty() {
         run::select(&mut suite, &args.selection, run::NAMES_BY_RUN)?;

@@ -11,7 +11,8 @@ use std::ffi::OsString;
 use std::num::NonZeroU64;
 
 /// Further options that only cases have.
-const OF_CASES: [&str; 7] = ["require", "placement", "fault", "eager", "connect", "ranks_per_gpu", "opening_timeout"];
+const OF_CASES: [&str; 8] =
+    ["require", "placement", "fault", "eager", "connect", "ranks_per_gpu", "opening_timeout", "nodes"];
 
 /// Run cases, or a program, on many schedules, and find one on which a case fails.
 ///

@@ -25,7 +25,7 @@ pub fn explore_program(args: &ExploreArgs) -> anyhow::Result<Exit> {
             && args.backend.library.driver.as_deref().is_none_or(|driver| driver == "software"),
         "a program runs on software GPUs: explore takes it with `--driver software` alone"
     );
-    let mut series = Series::new(&args.program, Some("software"), options.timeout)?;
+    let mut series = Series::new(&args.program, Some("software"), options.backend.machine.as_deref(), options.timeout)?;
     let nccl = args.backend.library.nccl.as_deref();
     let mut run_on = |schedule: Option<&str>| {
         series.run(nccl, |_| schedule.map(|text| (SCHEDULE.to_owned(), text.into())).into_iter().collect())

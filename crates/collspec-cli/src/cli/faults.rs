@@ -36,6 +36,7 @@ pub fn try_faults(args: &FaultsArgs) -> anyhow::Result<Exit> {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
     };
+    backend::check_software_gpus(&options, &chosen)?;
     anyhow::ensure!(
         chosen.backend.has_software_gpus(),
         "only the memory and the connections of software GPUs can be made to fail: faults needs a library (--nccl) and --driver software"

@@ -15,7 +15,8 @@ use std::path::PathBuf;
 ///
 /// Each case runs on software GPUs once without a fault, and then several times with each kind of fault. A fault strikes once, at a place and
 /// a time that a seed decides. The table counts how these runs ended. Faults of the network need ranks on separate hosts: the case then
-/// runs with each rank in a process with its own NCCL_HOSTID, so that NCCL uses sockets between them.
+/// runs with each rank in a process with its own NCCL_HOSTID, so that NCCL uses sockets between them. Those of network adapters (ib_...) need
+/// nodes that have some: --machine dgx-h100 --nodes 2.
 ///
 /// Exit codes: 0 done, and nothing became worse than in --against; 1 something became worse; 2 a file or the command line is wrong, or no
 /// case could be tried; 3 a required backend is missing; 130 interrupted.

@@ -91,6 +91,8 @@ pub struct JudgedRun {
 pub struct Series<'a> {
     pub words: &'a [OsString],
     pub driver: Option<&'a str>,
+    /// The machine that its software GPUs are.
+    machine: Option<String>,
     folder: TempDir,
     /// The time limit that was asked for.
     limit: Option<Duration>,
@@ -103,11 +105,17 @@ impl<'a> Series<'a> {
     /// # Errors
     ///
     /// There is no place for the folders.
-    pub fn new(words: &'a [OsString], driver: Option<&'a str>, limit: Option<f64>) -> anyhow::Result<Self> {
+    pub fn new(
+        words: &'a [OsString],
+        driver: Option<&'a str>,
+        machine: Option<&str>,
+        limit: Option<f64>,
+    ) -> anyhow::Result<Self> {
+        let machine = machine.map(str::to_owned);
         let folder = tempfile::Builder::new().prefix("collspec-runs-").tempdir();
         let folder = folder.context("cannot make a folder for the copies")?;
         let limit = limit.map(Duration::from_secs_f64);
-        Ok(Self { words, driver, folder, limit, longest: None, runs: 0 })
+        Ok(Self { words, driver, machine, folder, limit, longest: None, runs: 0 })
     }
 
     /// Runs the program once more, on this library if there is one, and judges its results and gathers its calls. `variables` gets the
@@ -127,7 +135,7 @@ impl<'a> Series<'a> {
         let usual = |longest: Duration| longest.saturating_mul(TIMES).saturating_add(MORE);
         let program = Judged {
             words: self.words,
-            place: PlaceArgs { nccl: nccl.map(str::to_owned), ..PlaceArgs::default() },
+            place: PlaceArgs { nccl: nccl.map(str::to_owned), machine: self.machine.clone(), no_torch: false },
             driver: self.driver,
             settings: "all=0".to_owned(),
             variables: variables(&folder),

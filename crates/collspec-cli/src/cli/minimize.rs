@@ -22,6 +22,7 @@ pub fn reduce(args: &MinimizeArgs) -> anyhow::Result<Exit> {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
     };
+    backend::check_software_gpus(&options, &chosen)?;
     let inputs = [args.file.clone()].into_iter().chain(output::of_backend(&options.backend));
     output::check("scenario", output::file(&args.output).as_slice(), inputs)?;
     let request = Request {

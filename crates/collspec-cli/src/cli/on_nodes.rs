@@ -1,14 +1,17 @@
 //! Starts a program once on each node with software GPUs, as a launcher of a cluster does.
 use super::exit::Exit;
 use super::record::{cannot_start, program};
+use super::terminal;
 use anyhow::Context;
 use collspec_run::child::descendants;
 use collspec_run::child::guard::ChildGuard;
 use collspec_run::signals;
 use std::ffi::OsString;
+use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
+use std::time::Duration;
 
 /// What a shell adds to the number of a signal that ended a program.
 const BY_SIGNAL: i32 = 128;
@@ -42,18 +45,28 @@ pub fn on_each_node(words: &[OsString], nodes: Vec<Vec<(String, OsString)>>) -> 
     }
     signals::pass_on_to(&children.iter().map(ChildGuard::id).collect::<Vec<_>>());
     let mut failed = 0;
-    for mut child in children {
+    for (node, mut child) in children.into_iter().enumerate() {
         while !child.ends_within(LOOK) {}
         signals::pass_on_no_more(child.id());
         let status = child.end().context("cannot wait for the program")?;
         let code = status.code().unwrap_or_else(|| BY_SIGNAL + status.signal().unwrap_or(0));
+        if code != 0 {
+            writeln!(terminal::err(), "collspec: the program on node {node} has ended with exit code {code}")?;
+        }
         failed = if failed == 0 { code } else { failed };
+    }
+    let left = descendants::end_within(AFTER);
+    if left > 0 {
+        descendants::kill_all();
+        writeln!(terminal::err(), "collspec: {left} processes that the program had left behind were ended")?;
     }
     Ok(Exit::of_code(u8::try_from(failed).unwrap_or(u8::MAX)))
 }
 
 /// Any time: the wait goes on after it.
-const LOOK: std::time::Duration = std::time::Duration::from_secs(3600);
+const LOOK: Duration = Duration::from_secs(3600);
+/// How long processes that the program has started may outlive it.
+const AFTER: Duration = Duration::from_secs(10);
 
 /// What torchrun reads where its options say nothing.
 fn of_torchrun(nodes: usize, node: usize, port: u16) -> [(String, OsString); 4] {

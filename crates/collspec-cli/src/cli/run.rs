@@ -74,7 +74,7 @@ fn run_here(
         Err(exit) => return Ok(exit),
     };
     chosen.cluster = cluster;
-    backend::check_weak_memory(options, &chosen)?;
+    backend::check_software_gpus(options, &chosen)?;
     if args.settings.software.has("fault") && chosen.machine.is_some() && !chosen.backend.has_software_gpus() {
         anyhow::bail!(
             "--fault works with --backend soft, and with --driver software: it exchanges data in memory that the host can reach"

@@ -32,6 +32,7 @@ pub fn soak_library(args: &SoakArgs) -> anyhow::Result<Exit> {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
     };
+    backend::check_software_gpus(&options, &chosen)?;
     let seed = options.variation.seed.unwrap_or_default();
     let usual = if args.seconds.is_none() { Some(USUAL) } else { None };
     let request = Request {

@@ -30,6 +30,11 @@ pub fn check_variables(_: Option<&str>) -> Result<(), SoftwareGpuError> {
     Err(SoftwareGpuError)
 }
 
+/// None: there are no devices.
+pub fn nvlinks() -> u32 {
+    0
+}
+
 /// Reports nothing.
 ///
 /// # Errors

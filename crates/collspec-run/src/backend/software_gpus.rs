@@ -107,6 +107,11 @@ fn count(variable: &'static str, most: usize) -> Result<Option<usize>, SoftwareG
     count.map(Some).ok_or_else(refused)
 }
 
+/// NVLinks of each device, without a description.
+pub fn nvlinks() -> u32 {
+    settings(None).map_or(0, |settings| settings.nvlinks)
+}
+
 /// Checks the variables that describe the devices, beside this description if there is one.
 ///
 /// # Errors

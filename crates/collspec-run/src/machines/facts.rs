@@ -47,6 +47,11 @@ pub(super) struct Facts {
 const MOST_LINKS: u32 = 18;
 const MOST_GPUS: usize = 32;
 const MOST_NICS: usize = 32;
+/// The most elements of a file: NCCL has room for so many of one machine.
+const MOST_ELEMENTS: usize = 256;
+/// Compute capabilities, as in `sm="90"`.
+const LEAST_SM: u32 = 50;
+const MOST_SM: u32 = 199;
 /// The class of network controllers that are Ethernet, and of GPUs, as far as NCCL looks at them.
 const ETHERNET: &str = "0x0200";
 /// The GUID of an adapter for sockets is its number.
@@ -57,7 +62,9 @@ pub(super) fn of(path: &Path, system: &Element, link_layer: Option<LinkLayer>) -
     let mut reader =
         FactReader { path, link_layer, seen: HashMap::new(), sms: Vec::new(), gpus: Vec::new(), nics: Vec::new() };
     let mut outcome = Ok(());
+    let mut elements = 0;
     system.walk(&mut |element, around| {
+        elements += 1;
         if outcome.is_ok() {
             outcome = reader.read(element, around);
         }
@@ -65,6 +72,9 @@ pub(super) fn of(path: &Path, system: &Element, link_layer: Option<LinkLayer>) -
     outcome?;
     let FactReader { sms, gpus, nics, .. } = reader;
     let at = |line: usize, why: String| Err(MachineError::at(path, line, why));
+    if elements > MOST_ELEMENTS {
+        return at(system.line.max(1), format!("it has {elements} elements, and NCCL reads at most {MOST_ELEMENTS}"));
+    }
     let Some((first, _)) = sms.first() else { return at(system.line.max(1), "there is no <gpu> in it".to_owned()) };
     if let Some((sm, line)) = sms.iter().find(|(sm, _)| sm != first) {
         return at(*line, format!("sm={sm}, and the GPU before it has {first}: all software GPUs are of one kind"));
@@ -103,6 +113,7 @@ impl FactReader<'_> {
         let place = || around.iter().rev().find(|outer| outer.name == "pci").and_then(|outer| outer.get("busid"));
         match element.name.as_str() {
             "cpu" => {
+                number("numaid", 1 << 16)?;
                 element.get("arch").ok_or_else(|| wrong("<cpu> has no arch".to_owned()))?;
             }
             "pci" => {
@@ -110,11 +121,17 @@ impl FactReader<'_> {
                 if !is_bus(bus) {
                     return Err(wrong(format!("busid={bus:?} is not a PCI address such as 0000:1b:00.0")));
                 }
-                self.once(bus.to_lowercase(), line)?;
+                self.once(plain_bus(bus), line)?;
             }
             "gpu" => {
                 let bus = place().ok_or_else(|| wrong("<gpu> is in no <pci>".to_owned()))?;
-                self.sms.push((number("sm", 999)?, line));
+                let sm = number("sm", MOST_SM)?;
+                if sm < LEAST_SM {
+                    return Err(wrong(format!("sm={sm}: NCCL runs on {LEAST_SM} and above")));
+                }
+                // The device of a PCI address is one software GPU.
+                self.once(format!("the GPU at {}", plain_bus(bus).split('.').next().unwrap_or_default()), line)?;
+                self.sms.push((sm, line));
                 let gpudirect = element.get("gdr") == Some("1");
                 let mut nvlinks = 0;
                 for link in element.children_named("nvlink") {
@@ -125,7 +142,7 @@ impl FactReader<'_> {
                         return Err(MachineError::at(path, link.line, why));
                     }
                 }
-                self.gpus.push(Gpu { bus: bus.to_lowercase(), nvlinks, gpudirect });
+                self.gpus.push(Gpu { bus: plain_bus(bus), nvlinks, gpudirect });
             }
             "net" => {
                 let name = element.get("name").ok_or_else(|| wrong("<net> has no name".to_owned()))?;
@@ -142,10 +159,13 @@ impl FactReader<'_> {
                 }
                 self.once(name.to_owned(), line)?;
                 let speed = number("speed", 10_000_000)?;
+                if speed < 1000 {
+                    return Err(wrong(format!("speed={speed}: it is in Mb/s, and the slowest adapter has 1000")));
+                }
                 let class = around.iter().rev().find_map(|outer| outer.get("class")).unwrap_or_default();
                 let by_class = if class.starts_with(ETHERNET) { LinkLayer::Ethernet } else { LinkLayer::InfiniBand };
                 let link = self.link_layer.unwrap_or(by_class);
-                self.nics.push(Nic { name: name.to_owned(), bus: bus.to_lowercase(), speed: speed / 1000, link });
+                self.nics.push(Nic { name: name.to_owned(), bus: plain_bus(bus), speed: speed / 1000, link });
             }
             _ => {}
         }
@@ -177,6 +197,12 @@ fn is_bus(text: &str) -> bool {
 /// of the CPUs, and then takes two descriptions of one for two (2.30.7).
 pub(super) const ALL_CORES: &str = "ffffffff,ffffffff,ffffffff,ffffffff,ffffffff,ffffffff,ffffffff,ffffffff";
 
+/// The address in one spelling: `0:1B:00.0` is `0000:1b:00.0`.
+fn plain_bus(text: &str) -> String {
+    let (domain, rest) = text.split_once(':').unwrap_or_default();
+    format!("{domain:0>4}:{rest}").to_lowercase()
+}
+
 /// Numbers GPUs and adapters in the order of the file, as software GPUs are. In a file of a process that saw one GPU of several, each is 0.
 pub(super) fn renumber(system: &mut Element) {
     fn inner(at: &mut Element, gpus: &mut usize, nets: &mut usize) {
@@ -191,6 +217,9 @@ pub(super) fn renumber(system: &mut Element) {
         }
         // Every node has these adapters, and a GUID must differ.
         at.attributes.retain(|(key, _)| key != "guid");
+        if at.name == "system" {
+            at.set("version", "1");
+        }
         if at.name == "cpu" {
             at.set("affinity", ALL_CORES);
         }

@@ -26,11 +26,7 @@ const PROFILES: [(&str, &str); 6] =
     profiles!["dgx-a100", "dgx-h100", "dgx-h200", "hgx-b200", "pcie-l40s", "workstation"];
 
 /// What software GPUs cannot be as on any machine.
-pub const NOT_AS_ON_THE_MACHINE: [&str; 3] = [
-    "kernels are those of the newest architecture that the library has PTX for",
-    "times are not the machine's",
-    "there is no SHARP",
-];
+pub const NOT_AS_ON_THE_MACHINE: [&str; 3] = ["kernels of the library's newest PTX", "no SHARP", "times mean nothing"];
 
 /// A machine, as software GPUs and NCCL are told.
 #[derive(Clone, Debug, PartialEq, Eq)]

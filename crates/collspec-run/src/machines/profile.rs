@@ -88,9 +88,9 @@ struct Pci {
 #[serde(deny_unknown_fields)]
 struct Group {
     #[serde(default)]
-    gpus: usize,
+    gpus: u8,
     #[serde(default)]
-    nics: usize,
+    nics: u8,
     #[serde(default = "yes")]
     switch: bool,
 }
@@ -151,8 +151,15 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Profile, MachineError> {
         pci.speed.span(),
         &format!("expected one of {}", SPEEDS.join(", ")),
     )?;
+    let numa = &pci.numa;
+    wanted(
+        numa.get_ref().len() <= MOST_SWITCHES,
+        numa.span(),
+        &format!("expected at most {MOST_SWITCHES} NUMA nodes"),
+    )?;
     let groups = || pci.numa.get_ref().iter().flatten();
-    let (gpus, nics): (usize, usize) = (groups().map(|group| group.gpus).sum(), groups().map(|group| group.nics).sum());
+    let (gpus, nics): (usize, usize) =
+        (groups().map(|group| usize::from(group.gpus)).sum(), groups().map(|group| usize::from(group.nics)).sum());
     let at = || pci.numa.span();
     wanted((1..=MOST_GPUS).contains(&gpus), at(), &format!("expected 1 to {MOST_GPUS} GPUs; there are {gpus}"))?;
     wanted(nics <= MOST_NICS, at(), &format!("expected at most {MOST_NICS} network adapters; there are {nics}"))?;
@@ -202,9 +209,10 @@ impl Maker<'_> {
         for (numa, groups) in self.pci.numa.get_ref().iter().enumerate() {
             let mut cpu = self.cpu(numa);
             for group in groups {
-                let mut below: Vec<Element> = (gpus..gpus + group.gpus).map(|number| self.gpu(number)).collect();
-                below.extend((nics..nics + group.nics).map(|number| self.nic(number)));
-                (gpus, nics) = (gpus + group.gpus, nics + group.nics);
+                let mut below: Vec<Element> =
+                    (gpus..gpus + usize::from(group.gpus)).map(|number| self.gpu(number)).collect();
+                below.extend((nics..nics + usize::from(group.nics)).map(|number| self.nic(number)));
+                (gpus, nics) = (gpus + usize::from(group.gpus), nics + usize::from(group.nics));
                 if group.switch {
                     // A switch of Broadcom's, whose two levels NCCL does not join.
                     let mut switch =

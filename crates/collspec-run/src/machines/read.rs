@@ -13,7 +13,7 @@ const DEEPEST: usize = 32;
 /// The most elements: NCCL reads no more of one machine.
 const MOST_ELEMENTS: usize = 1024;
 /// The longest value that NCCL has room for.
-const LONGEST_VALUE: usize = 255;
+const LONGEST_VALUE: usize = 250;
 
 /// The elements that describe a machine, and their attributes. Others are of one run (ranks, what to keep) or of one machine among many (host
 /// hashes, GUIDs), and would be wrong for another run or for a second node.

@@ -99,7 +99,7 @@ fn what_contradicts_itself_is_an_error_with_its_line() {
     let deep = "<system>".to_owned() + &"<pci busid=\"0000:00:00.0\">".repeat(100);
     assert!(wrong("t.xml", &deep).contains("more than 32 elements in each other"));
     let long = DUMP.replacen("mlx5_4", &"x".repeat(300), 1);
-    assert!(wrong("t.xml", &long).contains("at most 255 bytes"));
+    assert!(wrong("t.xml", &long).contains("at most 250 bytes"));
 
     let (_, profile) = PROFILES[1];
     let with = |from: &str, to: &str| wrong("m.toml", &profile.replacen(from, to, 1));

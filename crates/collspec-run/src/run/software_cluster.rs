@@ -1,5 +1,5 @@
 //! The nodes that software GPUs are in, and what the processes of each are told.
-use crate::backend::software_gpus::DESCRIPTION;
+use crate::backend::software_gpus::{self, DESCRIPTION};
 use crate::library::unpack_files;
 use crate::machines::{MachineProfile, NOT_AS_ON_THE_MACHINE};
 use std::num::NonZeroUsize;
@@ -68,6 +68,19 @@ impl SoftwareCluster {
         all
     }
 
+    /// What keeps a version from a bug that it would not show on the machine: 2.28.7 to 2.28.9 crash beside adapters that GPUs cannot drive themselves,
+    /// and these look like some that they can.
+    pub fn avoided(&self, version: i32) -> Option<(String, String)> {
+        let has_adapters = self.profile.as_ref().is_some_and(|profile| !profile.nics.is_empty());
+        let through_a_proxy = ("NCCL_GIN_TYPE".to_owned(), "2".to_owned());
+        (has_adapters && (22807..=22809).contains(&version)).then_some(through_a_proxy)
+    }
+
+    /// NVLinks of each GPU.
+    pub fn nvlinks(&self) -> u32 {
+        self.profile.as_ref().map_or_else(software_gpus::nvlinks, MachineProfile::nvlinks)
+    }
+
     /// What the nodes are, in words.
     pub fn describe(&self) -> String {
         let nodes = match self.nodes.len() {
@@ -77,8 +90,7 @@ impl SoftwareCluster {
         match &self.profile {
             None => format!("{nodes}software GPUs"),
             Some(profile) => {
-                let different = NOT_AS_ON_THE_MACHINE.join(", ");
-                format!("{nodes}{} ({}), but {different}", profile.name, profile.summary())
+                format!("{nodes}{} ({}); {}", profile.name, profile.summary(), NOT_AS_ON_THE_MACHINE.join(", "))
             }
         }
     }

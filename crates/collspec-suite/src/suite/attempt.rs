@@ -4,6 +4,7 @@ use super::observer::Observer;
 use super::runner::Ready;
 use super::teardown_failure::attribute_failure;
 use super::time_limits::{RunLimits, duration};
+use collspec_core::job::Disturbance;
 use collspec_core::judge::{self, Outcome, Status, Verdict};
 use collspec_core::plan::Plan;
 use collspec_core::scenario::ExpectedOutcome;
@@ -136,7 +137,8 @@ impl Runner {
                 Some(_) => {}
                 None => {
                     let ended = last.map(|(ended, _)| ended);
-                    self.after_case(pooled, plan, ended, &mut verdict, (print, clean, large));
+                    let struck = matches!(variation.disturbance, Some(Disturbance::Fault(_)));
+                    self.after_case(pooled, plan, ended, &mut verdict, (print, clean, large, struck));
                 }
             }
             // If a process was lost, that is the cause, not the cases that ran earlier.
@@ -153,9 +155,9 @@ impl Runner {
         plan: &Plan,
         ended: Option<Ended>,
         verdict: &mut Verdict,
-        job: (u64, bool, bool),
+        job: (u64, bool, bool, bool),
     ) {
-        let (print, clean, large) = job;
+        let (print, clean, large, struck) = job;
         match ended {
             Some(Ended::Done) if !large || pooled.worker.living() < pooled.worker.parts() => {}
             // the ranks cannot be expected to answer; the library may be in any state
@@ -163,8 +165,8 @@ impl Runner {
             Some(Ended::Hung { .. } | Ended::Crashed { .. }) | None => return drop(pooled),
         }
         // A real library may be damaged even by a call that fails as expected: NCCL's refused ncclCommDestroy leaves its thread in a group.
-        // A port that went down stays down.
-        if self.machine().is_some() && (!plain_case(plan) || plan.case.fault.is_some()) {
+        // And what a fault has struck: a port that went down stays down.
+        if self.machine().is_some() && (!plain_case(plan) || struck) {
             return pooled.worker.retire();
         }
         let keep = clean && verdict.status == Status::Pass && verdict.outcome == Some(Outcome::Ok);

@@ -5,8 +5,7 @@ use collspec_core::scenario::{Case, EnvValue, Placement};
 use collspec_run::backend::cuda::DriverState;
 use collspec_run::backend::version_text;
 use collspec_run::cluster::{Among, Cluster};
-use collspec_run::machines::MachineProfile;
-use collspec_run::run::{Backend, Machine, RanksPerGpu};
+use collspec_run::run::{Backend, Machine, RanksPerGpu, SoftwareCluster};
 use nccl_sys::Maker;
 use std::cmp::Ordering;
 
@@ -57,6 +56,9 @@ pub fn missing(
     let nodes = machine.map_or(1, |(machine, _)| machine.node_names().len()).max(1);
     if nodes > 1 && case.placement == Placement::OneThread {
         return Some("placement one_thread is one process, which is on one node; leave out --nodes".to_owned());
+    }
+    if nodes > 1 && case.env.iter().any(|var| var.name.value == "NCCL_HOSTID") {
+        return Some("it says itself which ranks are on one host (NCCL_HOSTID); leave out --nodes".to_owned());
     }
     if let Some(fault) = case.fault {
         if !backend.has_software_gpus() {
@@ -113,21 +115,23 @@ fn missing_network(case: &Case, machine: &Machine) -> Option<String> {
     if needs.nics.is_none() && needs.link_layer.is_none() && needs.nvlinks.is_none() {
         return None;
     }
-    let profile = machine.software.as_ref().map(|cluster| cluster.profile.as_ref());
-    let layers: Vec<String> = match profile {
+    let cluster = machine.software.as_ref();
+    let layers: Vec<String> = match cluster {
         None => rdma_link_layers(),
-        Some(profile) => {
-            profile.map_or(Vec::new(), |machine| machine.nics.iter().map(|nic| format!("{:?}", nic.link)).collect())
+        Some(cluster) => {
+            let nics = cluster.profile.iter().flat_map(|profile| &profile.nics);
+            nics.map(|nic| format!("{:?}", nic.link)).collect()
         }
     };
-    let advice = if profile.is_some() { "; `--machine` gives them to software GPUs" } else { "" };
+    let lacks_profile = cluster.is_some_and(|cluster| cluster.profile.is_none());
+    let advice = if lacks_profile { "; `--machine` gives them to software GPUs" } else { "" };
     if let Some(n) = needs.nics.filter(|n| *n as usize > layers.len()) {
         return Some(format!("needs {n} network adapters for RDMA; there are {}{advice}", layers.len()));
     }
     if let Some(layer) = needs.link_layer.as_ref().filter(|layer| !layers.contains(layer)) {
         return Some(format!("needs network adapters for RDMA over {layer}{advice}"));
     }
-    let links = profile.map(|profile| profile.map_or(1, MachineProfile::nvlinks));
+    let links = cluster.map(SoftwareCluster::nvlinks);
     let n = needs.nvlinks.filter(|n| links.is_none_or(|links| *n > links))?;
     Some(match links {
         Some(links) => format!("needs {n} NVLinks of each GPU; there are {links}{advice}"),

@@ -139,12 +139,14 @@ impl Runner {
         };
         let own = case.env.iter().filter_map(|var| Some((var.name.value.clone(), value(&var.value)?)));
         let mut env = self.chosen.backend.env();
+        if let Some((machine, cluster)) = self.machine().and_then(|of| Some((of, of.software.as_ref()?))) {
+            env.extend(cluster.variables(self.node_of(case, part)));
+            env.extend(cluster.avoided(machine.probed.version));
+        }
+        // Behind those of nodes: ranks that share a GPU may each be a host of their own.
         if let Some(machine) = self.machine().filter(|_| shares_gpus) {
             let machines = self.chosen.cluster.as_ref().map_or(1, |cluster| cluster.machines());
             env.extend(machine.sharing(part, machines));
-        }
-        if let Some(cluster) = self.machine().and_then(|machine| machine.software.as_ref()) {
-            env.extend(cluster.variables(self.node_of(case, part)));
         }
         // for duplicate names the last wins: the case's own variables override those above, the options override the case's
         env.extend(self.options.variables.iter().cloned());

@@ -17,13 +17,15 @@ impl PciPlace {
     /// The address in a text such as `0000:1B:00.0`, in which the slot and the function may be missing.
     pub fn parse(text: &str) -> Option<Self> {
         let mut parts = text.split([':', '.']);
+        // Nothing in place of a part that is missing.
         let mut number = |most| {
-            let part = parts.next()?;
+            let Some(part) = parts.next() else { return Some(None) };
             let is_hexadecimal = !part.is_empty() && part.bytes().all(|byte| byte.is_ascii_hexdigit());
-            u32::from_str_radix(part, 16).ok().filter(|number| is_hexadecimal && *number <= most)
+            let number = u32::from_str_radix(part, 16).ok().filter(|number| is_hexadecimal && *number <= most);
+            number.map(Some)
         };
-        let (domain, bus) = (number(0xffff)?, number(0xff)?);
-        Some(Self { domain, bus, slot: number(0x1f).unwrap_or(0) })
+        let (domain, bus, slot, _function) = (number(0xffff)??, number(0xff)??, number(0x1f)?, number(7)?);
+        parts.next().is_none().then_some(Self { domain, bus, slot: slot.unwrap_or(0) })
     }
 }
 
@@ -126,7 +128,18 @@ mod tests {
         let settings = Settings { places: vec![place("0000:07:03.0"), place("0000:fe:00.0")], ..Settings::default() };
         let places: Vec<_> = (0..4).map(|device| settings.pci(device).to_string()).collect();
         assert_eq!(places, ["0000:07:03.0", "0000:FE:00.0", "0000:FF:00.0", "0001:00:00.0"]);
-        for wrong in ["", "0000", "0000:", "10000:00:00.0", "0000:100:00.0", "+1:00", "g:0"] {
+        for wrong in [
+            "",
+            "0000",
+            "0000:",
+            "10000:00:00.0",
+            "0000:100:00.0",
+            "+1:00",
+            "g:0",
+            "0000:01:zz",
+            "0000:01:00.0zzz",
+            "0000:01:00.0.0",
+        ] {
             assert_eq!(PciPlace::parse(wrong), None, "{wrong}");
         }
     }
