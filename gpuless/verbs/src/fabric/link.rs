@@ -18,6 +18,9 @@ const MOST_KEPT: usize = 16 << 20;
 /// With fewer unsent bytes they are taken again.
 const FEW_KEPT: usize = 4 << 20;
 
+/// Without waiting, whatever has become of the socket's own flag.
+const FLAGS: c_int = libc::MSG_NOSIGNAL | libc::MSG_DONTWAIT;
+
 #[derive(Debug)]
 pub struct Link {
     socket: OwnedFd,
@@ -150,7 +153,7 @@ impl Link {
             message.msg_iovlen = next.len() as _;
             // SAFETY: the vectors name memory that the callers of this library have registered for this, or this library's own. If
             // some of it is no longer mapped, the kernel says so.
-            let got = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, libc::MSG_NOSIGNAL) };
+            let got = unsafe { libc::sendmsg(self.socket.as_raw_fd(), &raw const message, FLAGS) };
             let Ok(mut got) = usize::try_from(got) else {
                 match io::Error::last_os_error().raw_os_error() {
                     Some(libc::EINTR) => continue,
@@ -221,7 +224,7 @@ impl Link {
         let room = buffer.spare_capacity_mut();
         let len = room.len().min(most);
         // SAFETY: the vector's own room.
-        let got = unsafe { libc::recv(self.socket.as_raw_fd(), room.as_mut_ptr().cast(), len, 0) };
+        let got = unsafe { libc::recv(self.socket.as_raw_fd(), room.as_mut_ptr().cast(), len, libc::MSG_DONTWAIT) };
         match usize::try_from(got) {
             Err(_) => Err(io::Error::last_os_error()),
             Ok(0) => Err(io::Error::from(io::ErrorKind::UnexpectedEof)),

@@ -205,20 +205,19 @@ impl Fabric {
         }
     }
 
+    /// Accepts a connection that waits; the kernel tells again of others. It does not ask for one more than it was told of: the flag by which
+    /// that would not wait can be lost. NCCL changes the flags of descriptors that it has closed, and one of them may be the listener by then.
     fn accept(&'static self) {
-        loop {
-            match address::accept(&self.listener) {
-                Ok(Some(socket)) => _ = self.add(socket, None),
-                Ok(None) => {}
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
-                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {}
-                Err(_) => {
-                    let listen =
-                        |events| watch(&self.epoll, libc::EPOLL_CTL_MOD, self.listener.as_raw_fd(), LISTENER, events);
-                    _ = listen(0);
-                    return after(PAUSE, move || _ = listen(libc::EPOLLIN));
-                }
+        match address::accept(&self.listener) {
+            Ok(Some(socket)) => _ = self.add(socket, None),
+            Ok(None) => {}
+            Err(error) if matches!(error.kind(), io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted) => {}
+            Err(error) if error.raw_os_error() == Some(libc::ECONNABORTED) => {}
+            Err(_) => {
+                let listen =
+                    |events| watch(&self.epoll, libc::EPOLL_CTL_MOD, self.listener.as_raw_fd(), LISTENER, events);
+                _ = listen(0);
+                after(PAUSE, move || _ = listen(libc::EPOLLIN));
             }
         }
     }
