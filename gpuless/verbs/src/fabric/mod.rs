@@ -205,8 +205,9 @@ impl Fabric {
         }
     }
 
-    /// Accepts a connection that waits; the kernel tells again of others. It does not ask for one more than it was told of: the flag by which
-    /// that would not wait can be lost. NCCL changes the flags of descriptors that it has closed, and one of them may be the listener by then.
+    /// Accepts a connection that waits; the kernel tells again of others. It does not ask for one more than it was told of: if that waited,
+    /// nothing would be delivered. The listener's flag rules it out as long as its description is the one that was opened here, and beside a
+    /// library whose threads open and close descriptors all the time, this thread was seen to stand in `accept`.
     fn accept(&'static self) {
         match address::accept(&self.listener) {
             Ok(Some(socket)) => _ = self.add(socket, None),
