@@ -222,6 +222,25 @@ pub fn with<R>(key: u32, pd: &Pd, at: u64, len: u64, uses: u32, f: impl FnOnce(R
     Ok(f(region.range(pd, at, len, uses)?))
 }
 
+/// Stores bytes into the pieces of memory that a work request names, one after the other.
+///
+/// # Errors
+///
+/// A piece is not registered for that; those before it have their bytes.
+pub fn scatter(pieces: &[layout::Sge], pd: &Pd, mut bytes: &[u8]) -> Result<(), Refusal> {
+    for piece in pieces {
+        let part = bytes.split_off(..bytes.len().min(piece.length as usize)).unwrap_or_default();
+        // Whoever has no bytes for a piece does not need it.
+        if !part.is_empty() {
+            with(piece.lkey, pd, piece.addr, part.len() as u64, access::LOCAL_WRITE, |range| {
+                // SAFETY: the region is registered for this, and its pages are there.
+                unsafe { memory::store(range.start, part) };
+            })?;
+        }
+    }
+    Ok(())
+}
+
 fn check_access(wanted: u32) -> io::Result<()> {
     let written_from_outside = wanted & (access::REMOTE_WRITE | access::REMOTE_ATOMIC) != 0;
     // As the kernel says: what others may write, the owner may too.

@@ -1,6 +1,7 @@
 //! Exit codes: part of the interface, for scripts and CI.
 use std::io;
-use std::process::ExitCode;
+use std::os::unix::process::ExitStatusExt;
+use std::process::{ExitCode, ExitStatus};
 
 /// The exit code of the command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,6 +35,12 @@ impl Exit {
     pub fn of_error(error: &anyhow::Error) -> Self {
         let closed = error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == io::ErrorKind::BrokenPipe);
         if closed { Self::CLOSED_PIPE } else { Self::WRONG_INPUT }
+    }
+
+    /// The exit code of a program that has ended, as a shell says it: 128 and the number of the signal that ended it.
+    pub fn of_program(status: ExitStatus) -> Self {
+        let code = status.code().unwrap_or_else(|| 128 + status.signal().unwrap_or(0));
+        Self(u8::try_from(code).unwrap_or(u8::MAX))
     }
 
     /// The exit code that another process of the same run reported.

@@ -1,5 +1,6 @@
 //! Runs a program whose NCCL calls are written down with some of their data.
 use super::backend_args::driver_request;
+use super::exit::Exit;
 use super::gpu::{self, PlaceArgs};
 use super::record::{FOLDER_VARIABLE, PRELOAD, RECORDER, before, cannot_start, in_front, program, startable};
 use super::terminal;
@@ -7,8 +8,8 @@ use crate::fetch::elf;
 use crate::judge::{self, Tally};
 use crate::programs::{Calls, Gathering};
 use anyhow::Context;
-use collspec_run::child::descendants;
-use collspec_run::child::guard::ChildGuard;
+use collspec_run::child::descendants::{self, AFTER};
+use collspec_run::child::guard::{ChildGuard, FOREVER};
 use collspec_run::library::standin;
 use collspec_run::run::Driver;
 use collspec_run::signals;
@@ -17,7 +18,6 @@ use std::ffi::{OsStr, OsString};
 use std::fmt;
 use std::io::Write;
 use std::os::fd::AsFd;
-use std::os::unix::process::ExitStatusExt;
 use std::path::{Path, PathBuf};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
@@ -27,17 +27,11 @@ use tempfile::TempDir;
 const SETTINGS_VARIABLE: &str = "COLLSPEC_JUDGE";
 /// The variable with the schedule of kernels on software GPUs.
 pub const SCHEDULE: &str = "COLLSPEC_SOFTWARE_SCHEDULE";
-/// What a shell adds to the number of a signal that ended a program.
-const BY_SIGNAL: i32 = 128;
 /// How long a program that is told to end has for it: torchrun gives its workers 30 seconds.
 const GRACE: Duration = Duration::from_secs(40);
-/// How long processes that a program has started may outlive it: some launchers end before what they have started.
-const AFTER: Duration = Duration::from_secs(10);
 /// The time limit of a run, if none was asked for: this many times the longest run so far, and a minute more.
 const TIMES: u32 = 10;
 const MORE: Duration = Duration::from_secs(60);
-/// Longer than any program runs.
-const FOREVER: Duration = Duration::from_secs(10 << 32);
 
 /// What is run, and how.
 pub struct Judged<'a> {
@@ -87,7 +81,7 @@ pub struct JudgedRun {
     pub files: Vec<PathBuf>,
 }
 
-/// Runs a program several times, each with a folder of its own.
+/// Runs a program several times. Each run writes its copies to a new folder.
 pub struct Series<'a> {
     pub words: &'a [OsString],
     pub driver: Option<&'a str>,
@@ -104,7 +98,7 @@ pub struct Series<'a> {
 impl<'a> Series<'a> {
     /// # Errors
     ///
-    /// There is no place for the folders.
+    /// The folder for them cannot be made.
     pub fn new(
         words: &'a [OsString],
         driver: Option<&'a str>,
@@ -203,8 +197,7 @@ impl Judged<'_> {
         signals::pass_on_no_more(child.id());
         let status = child.end().context("cannot wait for the program")?;
         self.end_the_rest()?;
-        let code = status.code().unwrap_or_else(|| BY_SIGNAL + status.signal().unwrap_or(0));
-        Ok(Ended { code: u8::try_from(code).unwrap_or(u8::MAX), limit: self.limit.filter(|_| !ended) })
+        Ok(Ended { code: Exit::of_program(status).code(), limit: self.limit.filter(|_| !ended) })
     }
 
     /// Waits for what the program has left behind: its calls are judged, too.

@@ -3,18 +3,13 @@ use super::exit::Exit;
 use super::record::{cannot_start, program};
 use super::terminal;
 use anyhow::Context;
-use collspec_run::child::descendants;
-use collspec_run::child::guard::ChildGuard;
+use collspec_run::child::descendants::{self, AFTER};
+use collspec_run::child::guard::{ChildGuard, FOREVER};
 use collspec_run::signals;
 use std::ffi::OsString;
 use std::io::Write;
 use std::net::{Ipv4Addr, TcpListener};
-use std::os::unix::process::ExitStatusExt;
 use std::process::Stdio;
-use std::time::Duration;
-
-/// What a shell adds to the number of a signal that ended a program.
-const BY_SIGNAL: i32 = 128;
 
 /// Runs the program with these variables, those of each node, until it has ended on all of them. The exit code is that of the first node on which it
 /// failed.
@@ -44,29 +39,24 @@ pub fn on_each_node(words: &[OsString], nodes: Vec<Vec<(String, OsString)>>) -> 
         }
     }
     signals::pass_on_to(&children.iter().map(ChildGuard::id).collect::<Vec<_>>());
-    let mut failed = 0;
+    let mut first = Exit::ALL_PASSED;
     for (node, mut child) in children.into_iter().enumerate() {
-        while !child.ends_within(LOOK) {}
+        child.ends_within(FOREVER);
         signals::pass_on_no_more(child.id());
-        let status = child.end().context("cannot wait for the program")?;
-        let code = status.code().unwrap_or_else(|| BY_SIGNAL + status.signal().unwrap_or(0));
-        if code != 0 {
+        let ended = Exit::of_program(child.end().context("cannot wait for the program")?);
+        if ended != Exit::ALL_PASSED {
+            let code = ended.code();
             writeln!(terminal::err(), "collspec: the program on node {node} has ended with exit code {code}")?;
         }
-        failed = if failed == 0 { code } else { failed };
+        first = if first == Exit::ALL_PASSED { ended } else { first };
     }
     let left = descendants::end_within(AFTER);
     if left > 0 {
         descendants::kill_all();
         writeln!(terminal::err(), "collspec: {left} processes that the program had left behind were ended")?;
     }
-    Ok(Exit::of_code(u8::try_from(failed).unwrap_or(u8::MAX)))
+    Ok(first)
 }
-
-/// Any time: the wait goes on after it.
-const LOOK: Duration = Duration::from_secs(3600);
-/// How long processes that the program has started may outlive it.
-const AFTER: Duration = Duration::from_secs(10);
 
 /// What torchrun reads where its options say nothing.
 fn of_torchrun(nodes: usize, node: usize, port: u16) -> [(String, OsString); 4] {
@@ -79,7 +69,7 @@ fn of_torchrun(nodes: usize, node: usize, port: u16) -> [(String, OsString); 4] 
     .map(|(name, value)| (name.to_owned(), value.into()))
 }
 
-/// A port that nobody uses now.
+/// The number of a port of this machine that is free at the moment.
 fn free_port() -> std::io::Result<u16> {
     Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }

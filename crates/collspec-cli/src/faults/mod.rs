@@ -74,7 +74,11 @@ pub fn try_case(
         };
         let by_rank: Vec<(u32, MachineCounts)> =
             (0..).zip(&seen.ranks).filter_map(|(rank, report)| Some((rank, report.machine.as_ref()?.counts))).collect();
-        results.sound.push(SoundRun { on_hosts: struck != Struck::Gpus, seconds: seen.seconds, counts: sum(&by_rank) });
+        results.sound.push(SoundRun {
+            on_hosts: struck == Struck::Sockets,
+            seconds: seen.seconds,
+            counts: sum(&by_rank),
+        });
         let limit = MARGIN + LONGER * seen.seconds;
         for kind in kinds {
             for seed in (0..request.runs).map(|number| request.first.wrapping_add(number)) {

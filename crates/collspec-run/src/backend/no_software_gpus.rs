@@ -30,7 +30,7 @@ pub fn check_variables(_: Option<&str>) -> Result<(), SoftwareGpuError> {
     Err(SoftwareGpuError)
 }
 
-/// None: there are no devices.
+/// Always 0, because this build has no software GPUs.
 pub fn nvlinks() -> u32 {
     0
 }

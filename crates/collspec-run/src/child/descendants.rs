@@ -8,6 +8,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::io;
 use std::time::Duration;
 
+/// How long processes that a program has started may outlive it: some launchers end before what they have started.
+pub const AFTER: Duration = Duration::from_secs(10);
 /// How long a process that is killed may take to end.
 const DYING: Duration = Duration::from_secs(2);
 

@@ -12,6 +12,8 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
+/// Longer than any program runs.
+pub const FOREVER: Duration = Duration::from_secs(10 << 32);
 /// Time between two checks on kernels without pidfd.
 const CHECK_INTERVAL: Duration = Duration::from_millis(1);
 

@@ -1,6 +1,6 @@
 //! What a topology says of GPUs and network adapters, and where it contradicts itself.
 use super::element::Element;
-use super::kinds::{GpuKind, LinkLayer, MachineError};
+use super::kinds::{GpuKind, LinkLayer, MOST_GPUS, MOST_LINKS, MOST_NICS, MachineError};
 use std::collections::HashMap;
 use std::fmt;
 use std::path::Path;
@@ -43,11 +43,7 @@ pub(super) struct Facts {
     pub nics: Vec<Nic>,
 }
 
-/// The most NVLinks of a GPU.
-const MOST_LINKS: u32 = 18;
-const MOST_GPUS: usize = 32;
-const MOST_NICS: usize = 32;
-/// The most elements of a file: NCCL has room for so many of one machine.
+/// The most elements of a file. NCCL reads no more when it describes one machine.
 const MOST_ELEMENTS: usize = 256;
 /// Compute capabilities, as in `sm="90"`.
 const LEAST_SM: u32 = 50;

@@ -3,6 +3,12 @@ use collspec_core::files;
 use serde::Deserialize;
 use std::path::{Path, PathBuf};
 
+/// The most GPUs of a machine: NCCL refuses to work with more.
+pub(super) const MOST_GPUS: usize = 32;
+pub(super) const MOST_NICS: usize = 32;
+/// The most NVLinks of a GPU: those of a B200.
+pub(super) const MOST_LINKS: u32 = 18;
+
 /// What network adapters speak.
 #[derive(Clone, Copy, Debug, Default, Deserialize, PartialEq, Eq)]
 pub enum LinkLayer {
@@ -16,7 +22,7 @@ pub enum LinkLayer {
 /// What a GPU is, beside its place.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct GpuKind {
-    /// The name that programs are told.
+    /// Its maker's name for it. Programs are told that they have software GPUs.
     pub name: String,
     /// Number of streaming multiprocessors.
     pub multiprocessors: u32,

@@ -1,14 +1,11 @@
 //! Reads a profile: a machine in a few lines of TOML, from which the topology is made.
 use super::element::Element;
 use super::facts::ALL_CORES;
-use super::kinds::{GpuKind, LinkLayer, MachineError};
+use super::kinds::{GpuKind, LinkLayer, MOST_GPUS, MOST_LINKS, MOST_NICS, MachineError};
 use serde::Deserialize;
 use std::path::Path;
 use toml::Spanned;
 
-/// The most GPUs of a machine: NCCL refuses to work with more.
-const MOST_GPUS: usize = 32;
-const MOST_NICS: usize = 32;
 const MOST_SWITCHES: usize = 64;
 
 #[derive(Deserialize)]
@@ -135,7 +132,8 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Profile, MachineError> {
     wanted((1..=1024).contains(sms.get_ref()), sms.span(), "expected 1 to 1024 multiprocessors")?;
     wanted((1..=4096).contains(memory.get_ref()), memory.span(), "expected 1 to 4096 GiB")?;
     if let Some(NvLink { links, switches }) = &nvlink {
-        wanted((1..=18).contains(links.get_ref()), links.span(), "a GPU has 1 to 18 NVLinks")?;
+        let fits = (1..=MOST_LINKS).contains(links.get_ref());
+        wanted(fits, links.span(), &format!("a GPU has 1 to {MOST_LINKS} NVLinks"))?;
         let fits = (1..=*links.get_ref()).contains(switches.get_ref());
         wanted(fits, switches.span(), "a GPU has a link to each switch")?;
     }

@@ -359,7 +359,7 @@ fn positive(text: &str) -> Result<NonZeroUsize, String> {
 ///
 /// # Errors
 ///
-/// There is no such machine.
+/// No machine has this name.
 pub fn machine_name(text: &str) -> Result<String, String> {
     if MachineProfile::is_file(text) {
         return Ok(text.to_owned());
@@ -371,7 +371,7 @@ pub fn machine_name(text: &str) -> Result<String, String> {
 ///
 /// # Errors
 ///
-/// The text is not a number, or there cannot be so many.
+/// The text is not a whole number from 1 to the largest number of nodes.
 pub fn nodes(text: &str) -> Result<NonZeroUsize, String> {
     let most = SoftwareCluster::MOST_NODES;
     let nodes = positive(text)?;

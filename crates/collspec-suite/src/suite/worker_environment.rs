@@ -143,7 +143,8 @@ impl Runner {
             env.extend(cluster.variables(self.node_of(case, part)));
             env.extend(cluster.avoided(machine.probed.version));
         }
-        // Behind those of nodes: ranks that share a GPU may each be a host of their own.
+        // These come after the variables of the nodes and so replace an NCCL_HOSTID: older versions of NCCL let ranks share a GPU only if each rank
+        // counts as a separate host.
         if let Some(machine) = self.machine().filter(|_| shares_gpus) {
             let machines = self.chosen.cluster.as_ref().map_or(1, |cluster| cluster.machines());
             env.extend(machine.sharing(part, machines));

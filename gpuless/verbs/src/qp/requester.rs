@@ -7,9 +7,8 @@ use crate::device::Device;
 use crate::fabric;
 use crate::fabric::frame::{Header, Kind};
 use crate::faults::{self, Strike};
-use crate::layout::{access, event, state, status};
+use crate::layout::{event, state, status};
 use crate::lock::lock;
-use crate::memory;
 use crate::qp::responder::welcome;
 use crate::qp::times::{receive_time, retry_time};
 use crate::qp::transmit::{Hindrance, hindrance, process_of, transmit};
@@ -176,24 +175,9 @@ pub fn answer(header: &Header, body: Option<&[u8]>) {
 }
 
 /// Stores what the oldest request has fetched. False: its memory is no longer registered for that.
-#[allow(unsafe_code)]
 fn store_fetched(pair: &QueuePair, inner: &Inner, body: Option<&[u8]>) -> bool {
     let Some(oldest) = inner.sending.requests.front().filter(|oldest| oldest.kind.fetches()) else { return true };
-    let mut rest = body.unwrap_or_default();
-    for piece in &oldest.gather {
-        let part = rest.split_off(..rest.len().min(piece.length as usize)).unwrap_or_default();
-        if part.is_empty() {
-            continue;
-        }
-        let stored = region::with(piece.lkey, &pair.pd, piece.addr, part.len() as u64, access::LOCAL_WRITE, |range| {
-            // SAFETY: the region is registered for this, and its pages are there.
-            unsafe { memory::store(range.start, part) };
-        });
-        if stored.is_err() {
-            return false;
-        }
-    }
-    true
+    region::scatter(&oldest.gather, &pair.pd, body.unwrap_or_default()).is_ok()
 }
 
 /// The connection to a process has ended: nobody answers what waits.

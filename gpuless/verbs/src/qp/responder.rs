@@ -210,21 +210,11 @@ fn change(range: Range, header: &Header) -> u64 {
 
 /// Puts a message into the memory of a receive, and completes it.
 fn receive_message(pair: &QueuePair, header: &Header, receive: &Receive, body: &[u8]) -> Result<(), Decision> {
-    let mut rest = if header.kind.is_send() { body } else { &[] };
-    for piece in &receive.scatter {
-        let part = rest.split_off(..rest.len().min(piece.length as usize)).unwrap_or_default();
-        if part.is_empty() {
-            continue;
-        }
-        let stored = region::with(piece.lkey, &pair.pd, piece.addr, part.len() as u64, access::LOCAL_WRITE, |range| {
-            // SAFETY: the region is registered for this, and its pages are there.
-            unsafe { memory::store(range.start, part) };
-        });
-        if stored.is_err() {
-            let failed = pair.completion(receive.wr_id, status::LOC_PROT_ERR, completed::RECV, 0);
-            pair.receive_queue.push(failed, true);
-            return Err(Decision::Fail { status: status::REM_OP_ERR, event: None, receive: None });
-        }
+    let message = if header.kind.is_send() { body } else { &[] };
+    if region::scatter(&receive.scatter, &pair.pd, message).is_err() {
+        let failed = pair.completion(receive.wr_id, status::LOC_PROT_ERR, completed::RECV, 0);
+        pair.receive_queue.push(failed, true);
+        return Err(Decision::Fail { status: status::REM_OP_ERR, event: None, receive: None });
     }
     let opcode = if header.kind.is_send() { completed::RECV } else { completed::RECV_WITH_IMM };
     let with_imm = if header.kind.has_imm() { WITH_IMM } else { 0 };
