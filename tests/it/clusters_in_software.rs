@@ -62,3 +62,31 @@ fn nodes_run_a_real_library() {
     let alone = home.run(&["run", "sum.toml", "--nccl", library.to_str().unwrap(), "--driver", "software"]);
     assert!(alone.out.contains("needs 2 machines; this is one; `--nodes 2` gives so many"), "{alone}");
 }
+
+#[test]
+fn tuning_is_asked_of_a_real_library_alone() {
+    let home = Home::new();
+    let soft = home.run(&["tuning", "AllReduce"]);
+    assert!(soft.code == 2 && soft.err.contains("tuning asks a real library"), "{soft}");
+    home.file("other.json", "{\"collspec_faults\": 1}");
+    let other = home.run(&["tuning", "--against", "other.json"]);
+    assert!(other.code == 2 && other.err.contains("is not a file that `collspec tuning --json` wrote"), "{other}");
+}
+
+/// With COLLSPEC_TEST_NCCL_LIBRARIES: sizes that no kernel could work through in a test, and the same library against itself.
+#[test]
+fn a_real_library_tells_what_it_chooses_for_a_machine() {
+    let Some(library) = newest_real() else { return };
+    let home = Home::new();
+    let options = ["--nccl", library.to_str().unwrap(), "--machine", "dgx-h100", "AllReduce", "-b", "1M", "-e", "8G"];
+    let one = home.run(&[&["tuning"][..], &options].concat());
+    assert_eq!(one.code, 0, "{one}");
+    assert!(one.out.contains("12 channels of 30/30 GB/s over NVL/"), "{one}");
+    assert!(one.out.contains("to 8 GiB NVLS SIMPLE"), "{one}");
+    let two = home.run(&[&["tuning", "--nodes", "2", "--json", "two.json"][..], &options].concat());
+    assert!(two.code == 0 && two.out.contains("between nodes               IB 0-7 GDRDMA"), "{two}");
+    let same = home.run(&[&["tuning", "--nodes", "2", "--against", "two.json"][..], &options].concat());
+    assert!(same.out.ends_with("nothing is different\n"), "{same}");
+    let other = home.run(&[&["tuning", "--against", "two.json"][..], &options].concat());
+    assert!(other.out.contains("nodes: 2 -> 1") && other.out.contains("-> NVLS SIMPLE"), "{other}");
+}

@@ -21,6 +21,7 @@ pub mod record;
 pub mod compare;
 mod schema;
 pub mod soak;
+mod tuning;
 mod templates;
 pub mod judge;
 mod programs;

@@ -54,6 +54,7 @@ pub enum Command {
     Explore(Box<super::explore_args::ExploreArgs>),
     Faults(Box<super::faults_args::FaultsArgs>),
     Soak(Box<super::soak_args::SoakArgs>),
+    Tuning(Box<super::tuning_args::TuningArgs>),
     /// List this machine's NCCL libraries, or fetch one.
     #[command(subcommand)]
     Nccl(NcclCommand),

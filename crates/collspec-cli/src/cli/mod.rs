@@ -66,6 +66,8 @@ mod settings_args;
 mod soak;
 mod soak_args;
 mod terminal;
+mod tuning;
+mod tuning_args;
 
 use crate::footprint;
 use clap::{CommandFactory, Parser};
@@ -82,6 +84,7 @@ use std::process::ExitCode;
 /// those processes do their work here.
 pub fn command() -> ExitCode {
     footprint::enter_if_asked();
+    crate::tuning::enter_if_asked();
     let mut words: Vec<OsString> = std::env::args_os().collect();
     if words.len() < 2 {
         return without_arguments();
@@ -123,6 +126,7 @@ pub fn command() -> ExitCode {
         args::Command::Soak(options) => {
             launched::in_one_process(options.alone.launcher, "soak", || soak::soak_library(options))
         }
+        args::Command::Tuning(options) => tuning::tuning(options),
         args::Command::Bench(options) => bench::bench(options),
         args::Command::New(options) => new::new(options),
         args::Command::Import(options) => import::import(options),

@@ -303,8 +303,8 @@ fn choices(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryCha
         let text = format!(
             "{operation} between {} ranks: {} -> {}",
             candidate.ranks,
-            choices_in_words(&before),
-            choices_in_words(&after)
+            choices_in_words(&before).join("; "),
+            choices_in_words(&after).join("; ")
         );
         changes.push(change(format!("algorithm of {operation}"), text, Meaning::Changed));
     }

@@ -93,7 +93,7 @@ fn named(word: &str, names: &[&str]) -> String {
 }
 
 /// The sizes of an operation with their choices, merging neighbours with the same choice: `1 KiB to 256 KiB RING LL`.
-pub fn choices_in_words(choices: &[(u64, &str)]) -> String {
+pub fn choices_in_words(choices: &[(u64, &str)]) -> Vec<String> {
     let mut runs: Vec<(u64, u64, &str)> = Vec::new();
     for (bytes, words) in choices {
         match runs.last_mut() {
@@ -102,13 +102,14 @@ pub fn choices_in_words(choices: &[(u64, &str)]) -> String {
         }
     }
     let words = runs.iter().map(|(first, last, words)| match first == last {
-        true => format!("{} {words}", size(*first)),
-        false => format!("{} to {} {words}", size(*first), size(*last)),
+        true => format!("{} {words}", size_in_words(*first)),
+        false => format!("{} to {} {words}", size_in_words(*first), size_in_words(*last)),
     });
-    words.collect::<Vec<_>>().join("; ")
+    words.collect()
 }
 
-fn size(bytes: u64) -> String {
+/// A size in the largest unit of which it is a multiple.
+pub fn size_in_words(bytes: u64) -> String {
     for (unit, name) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
         if bytes >= unit && bytes.is_multiple_of(unit) {
             return format!("{} {name}", bytes / unit);
@@ -172,7 +173,7 @@ host:1:1 [0] NCCL INFO AllReduce: opCount 0 sendbuff 0x1
     #[test]
     fn neighbouring_sizes_with_one_choice_are_put_together() {
         let words = choices_in_words(&[(1024, "A"), (16384, "A"), (1 << 20, "B"), (1000, "A")]);
-        assert_eq!(words, "1 KiB to 16 KiB A; 1 MiB B; 1000 B A");
-        assert_eq!(choices_in_words(&[]), "");
+        assert_eq!(words, ["1 KiB to 16 KiB A", "1 MiB B", "1000 B A"]);
+        assert_eq!(choices_in_words(&[]), [""; 0]);
     }
 }

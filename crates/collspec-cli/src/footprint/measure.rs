@@ -2,6 +2,7 @@
 use super::log::{self, Choice, InitTimings};
 use super::process::{ProcessState, VariableChange, changed_variables, variables};
 use super::rank::{Done, Order, Ranks, SMALL};
+use collspec_core::num::DType;
 use collspec_core::ops::NcclCall;
 use collspec_run::backend::cuda::Cuda;
 use collspec_run::backend::{Device, Library, software_gpus};
@@ -71,7 +72,7 @@ const FIRST_CALL: u64 = 1 << 20;
 /// The factor between two sizes whose choices are examined, beginning with that of a small call: many of these then add no choice.
 const FACTOR: u64 = 16;
 /// The operations whose choices are examined, as NCCL's log names them.
-const OPERATIONS: [(NcclCall, &str); 5] = [
+pub const OPERATIONS: [(NcclCall, &str); 5] = [
     (NcclCall::AllReduce, "AllReduce"),
     (NcclCall::Broadcast, "Broadcast"),
     (NcclCall::Reduce, "Reduce"),
@@ -102,7 +103,7 @@ pub fn measure(task: &Task) -> Result<Measurement, String> {
         Some(_) => Device::Cuda(Cuda::open(0).map_err(|state| state.to_string())?),
         None => Device::Host,
     };
-    let (ranks, ready) = Ranks::start(task.ranks, device, task.largest.max(FIRST_CALL))?;
+    let (ranks, ready) = Ranks::start(0..task.ranks, task.ranks, device, task.largest.max(FIRST_CALL))?;
     let before = state(device, task.ranks);
     let old_variables = variables();
     let (library, load_seconds) = timed(|| load(task.library.as_deref(), device))?;
@@ -111,7 +112,7 @@ pub fn measure(task: &Task) -> Result<Measurement, String> {
 
     let ((), init_seconds) = timed(|| subject.init())?;
     let initialised = subject.state();
-    let first = Order::Collective { call: NcclCall::AllReduce, bytes: FIRST_CALL, tag: None };
+    let first = Order::Collective { call: NcclCall::AllReduce, bytes: FIRST_CALL, dtype: DType::F32, tag: None };
     let (_, first_call_seconds) = timed(|| subject.ranks.all(&first))?;
     let called = subject.state();
     let choices = subject.choices(task.largest);
@@ -177,7 +178,12 @@ impl Measurement {
     }
 }
 
-fn load(library: Option<&Path>, device: Device) -> Result<Library, String> {
+/// Loads a library for a device.
+///
+/// # Errors
+///
+/// It cannot be loaded, or not onto software GPUs.
+pub fn load(library: Option<&Path>, device: Device) -> Result<Library, String> {
     Ok(Library::new(match library {
         Some(path) if matches!(device, Device::Software { .. }) => {
             software_gpus::load(path).map_err(|error| error.to_string())?
@@ -238,7 +244,7 @@ impl Subject {
             let sizes = std::iter::successors(Some(SMALL), |bytes| bytes.checked_mul(FACTOR));
             for bytes in sizes.take_while(|bytes| *bytes <= largest) {
                 tag += 1;
-                let order = Order::Collective { call, bytes, tag: Some(tag) };
+                let order = Order::Collective { call, bytes, dtype: DType::F32, tag: Some(tag) };
                 let Ok(done) = self.ranks.all_to_the_last(&order) else { break };
                 let words = counted(&done);
                 found.extend(words.map(|words| Choice { operation: Some(name.to_owned()), bytes, words }));

@@ -21,8 +21,8 @@ mod summary;
 
 pub use ask::{Request, ask, enter_if_asked};
 pub use growth::Growth;
-#[cfg(test)]
-pub use log::Choice;
-pub use log::choices_in_words;
-pub use measure::{CALLS, Measurement};
+pub use log::{Choice, choices, choices_in_words, size_in_words};
+pub use measure::{CALLS, Measurement, OPERATIONS, load};
+pub use process::processors_in_words;
+pub use rank::{Order, Ranks};
 pub use summary::Footprint;

@@ -5,6 +5,7 @@ use collspec_core::ops::NcclCall;
 use collspec_run::backend::{CollectiveCall, CommSlot, Device, DeviceMemory, DeviceStream, Library};
 use collspec_run::job::Traffic;
 use nccl_sys::{ncclRedOp_t, ncclUniqueId};
+use std::ops::Range;
 use std::sync::mpsc::{Receiver, Sender, channel};
 use std::thread;
 
@@ -13,12 +14,14 @@ use std::thread;
 pub enum Order {
     /// Joins a new communicator of this many ranks.
     Init { library: &'static Library, id: ncclUniqueId, ranks: usize },
-    /// Calls a collective on this many bytes and waits for its end. Its traffic counts under the tag, if there is one.
-    Collective { call: NcclCall, bytes: u64, tag: Option<u32> },
+    /// Calls a collective on this many bytes of a type and waits for its end. Its traffic counts under the tag, if there is one.
+    Collective { call: NcclCall, bytes: u64, dtype: DType, tag: Option<u32> },
     /// Calls many small all-reduces and waits for their end.
     SmallCalls { count: usize },
     /// Destroys the rank's communicator.
     Destroy,
+    /// Aborts it, which waits for nothing.
+    Abort,
 }
 
 /// The answer of a rank when it has carried out an order.
@@ -37,19 +40,21 @@ pub struct Ranks {
 }
 
 impl Ranks {
-    /// Starts a thread for each rank, with buffers for operations on this many bytes, and waits until all are ready.
+    /// Starts a thread for each of these ranks, of `world` in all processes, with buffers for operations on this many bytes, and waits until all are
+    /// ready. The first of them has this process's first device.
     ///
     /// # Errors
     ///
     /// A thread, a stream or memory cannot be obtained.
-    pub fn start(count: usize, device: Device, largest: u64) -> Result<(Self, Vec<Done>), String> {
+    pub fn start(own: Range<usize>, world: usize, device: Device, largest: u64) -> Result<(Self, Vec<Done>), String> {
         let (tell, done) = channel();
         let mut orders = Vec::new();
-        for rank in 0..count {
+        let first = own.start;
+        for rank in own {
             let (order, receive) = channel();
             let tell = tell.clone();
             let body = move || {
-                let mut one = match Rank::new(rank, count, device, largest) {
+                let mut one = match Rank::new((rank, rank - first), world, device, largest) {
                     Ok(one) => one,
                     Err(why) => return drop(tell.send((rank, Err(why)))),
                 };
@@ -128,6 +133,7 @@ impl Ranks {
 
 struct Rank {
     number: usize,
+    own_device: usize,
     count: usize,
     device: Device,
     stream: DeviceStream,
@@ -136,17 +142,16 @@ struct Rank {
     comm: Option<(&'static Library, CommSlot)>,
 }
 
-/// The type of all elements.
-const DTYPE: DType = DType::F32;
 /// The bytes of a small call.
 pub const SMALL: u64 = 1 << 10;
 
 impl Rank {
-    fn new(number: usize, count: usize, device: Device, largest: u64) -> Result<Self, String> {
+    fn new((number, own_device): (usize, usize), count: usize, device: Device, largest: u64) -> Result<Self, String> {
         let text = |error: collspec_run::backend::DeviceError| error.to_string();
-        device.bind(number).map_err(text)?;
+        device.bind(own_device).map_err(text)?;
         Ok(Self {
             number,
+            own_device,
             count,
             device,
             stream: device.stream().map_err(text)?,
@@ -164,18 +169,23 @@ impl Rank {
         let traffic = match order {
             Order::Init { library, id, ranks } => {
                 // The end of the last communicator may have left another device current.
-                self.device.bind(self.number).map_err(|error| error.to_string())?;
+                self.device.bind(self.own_device).map_err(|error| error.to_string())?;
                 let slot = CommSlot::default();
                 let (count, rank) = (*ranks as i32, self.number as i32);
                 library.init_rank(&slot, count, *id, rank, &[]).map_err(|error| error.to_string())?;
                 self.comm = Some((library, slot));
                 None
             }
-            Order::Collective { call, bytes, tag } => self.collective(*call, *bytes, *tag)?,
+            Order::Collective { call, bytes, dtype, tag } => self.collective(*call, *bytes, *dtype, *tag)?,
             Order::SmallCalls { count } => {
                 for _ in 0..*count {
-                    self.collective(NcclCall::AllReduce, SMALL, None)?;
+                    self.collective(NcclCall::AllReduce, SMALL, DType::F32, None)?;
                 }
+                None
+            }
+            Order::Abort => {
+                let (library, slot) = self.comm.take().ok_or("there is no communicator")?;
+                library.abort(slot.get()).map_err(|error| error.to_string())?;
                 None
             }
             Order::Destroy => {
@@ -187,10 +197,16 @@ impl Rank {
         Ok(self.done(traffic))
     }
 
-    fn collective(&mut self, call: NcclCall, bytes: u64, tag: Option<u32>) -> Result<Option<Traffic>, String> {
+    fn collective(
+        &mut self,
+        call: NcclCall,
+        bytes: u64,
+        dtype: DType,
+        tag: Option<u32>,
+    ) -> Result<Option<Traffic>, String> {
         let (library, slot) = self.comm.as_ref().ok_or("there is no communicator")?;
         let comm = slot.get();
-        let elements = bytes / DTYPE.size() as u64;
+        let elements = bytes / dtype.size() as u64;
         let count = match call {
             // Its count is that of a rank; NCCL's log counts all ranks' bytes.
             NcclCall::AllGather | NcclCall::ReduceScatter => elements / self.count as u64,
@@ -201,7 +217,7 @@ impl Rank {
         let (send, recv) = (at(&self.send)?, at(&self.recv)?);
         let (op, stream, algorithm) = (ncclRedOp_t::Sum, &self.stream, None);
         library
-            .collective(&CollectiveCall { call, send, recv, count, dtype: DTYPE, op, root: 0, comm, stream, algorithm })
+            .collective(&CollectiveCall { call, send, recv, count, dtype, op, root: 0, comm, stream, algorithm })
             .map_err(|error| error.to_string())?;
         self.stream.synchronize_unless(&|| false).map_err(|error| error.to_string())?;
         library.async_error(comm).map_err(|error| error.to_string())?;

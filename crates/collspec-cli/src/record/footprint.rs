@@ -42,6 +42,7 @@ impl Measuring {
         let mut variables = chosen.backend.env();
         // A worker's variable would make the process that measures a worker's.
         variables.retain(|(name, _)| name != collspec_run::child::LIBRARY);
+        variables.extend(machine.into_iter().flat_map(|machine| machine.node_variables(0)));
         variables.extend(options.variables.iter().cloned());
         variables.extend(options.soft_variables());
         let request = Request {

@@ -223,6 +223,11 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
     Ok(nccl)
 }
 
+/// From now on kernels end as soon as they begin and have done nothing. Only for a process that ends without a result of a collective.
+pub fn skip_kernels() {
+    gpuless_cuda::library::skip_kernels();
+}
+
 /// The first failure of a kernel on a device, in words.
 pub fn failure(device: usize) -> Option<String> {
     let failure = api::failures().into_iter().find(|failure| failure.device == device)?;

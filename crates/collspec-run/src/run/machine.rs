@@ -94,6 +94,14 @@ impl Machine {
         all
     }
 
+    /// Variables for a process on a node with software GPUs; none on GPUs.
+    pub fn node_variables(&self, node: usize) -> Vec<(String, String)> {
+        let Some(cluster) = &self.software else { return Vec::new() };
+        let mut all = cluster.variables(node);
+        all.extend(cluster.avoided(self.probed.version));
+        all
+    }
+
     /// The names of the nodes with software GPUs; none on GPUs.
     pub fn node_names(&self) -> &[String] {
         self.software.as_ref().map_or(&[], |cluster| &cluster.nodes)

@@ -139,10 +139,7 @@ impl Runner {
         };
         let own = case.env.iter().filter_map(|var| Some((var.name.value.clone(), value(&var.value)?)));
         let mut env = self.chosen.backend.env();
-        if let Some((machine, cluster)) = self.machine().and_then(|of| Some((of, of.software.as_ref()?))) {
-            env.extend(cluster.variables(self.node_of(case, part)));
-            env.extend(cluster.avoided(machine.probed.version));
-        }
+        env.extend(self.machine().into_iter().flat_map(|machine| machine.node_variables(self.node_of(case, part))));
         // These come after the variables of the nodes and so replace an NCCL_HOSTID: older versions of NCCL let ranks share a GPU only if each rank
         // counts as a separate host.
         if let Some(machine) = self.machine().filter(|_| shares_gpus) {

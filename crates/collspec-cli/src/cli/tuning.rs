@@ -1,0 +1,152 @@
+//! `collspec tuning`.
+use super::exit::Exit;
+use super::tuning_args::TuningArgs;
+use super::{backend, output, run, terminal};
+use crate::footprint::{OPERATIONS, choices_in_words, size_in_words};
+use crate::tuning::{Node, Request, Task, Tuning, VERSION, ask, changes};
+use anyhow::Context;
+use collspec_core::files;
+use collspec_core::printable::{one_line, write_json};
+use collspec_run::child::Workers;
+use collspec_run::run::{Backend, ranks_of_part};
+use collspec_suite::suite::ChosenBackend;
+use std::collections::BTreeMap;
+use std::io::Write;
+use std::num::NonZeroUsize;
+use std::path::Path;
+use std::time::Duration;
+
+/// The first version of NCCL that writes its choices to its log.
+const TELLS: i32 = 22200;
+/// Limit on the bytes of a file of --against.
+const MOST_BYTES: u64 = 16 << 20;
+/// Limit on the sizes of an operation.
+const MOST_SIZES: usize = 1000;
+
+pub fn tuning(args: &TuningArgs) -> anyhow::Result<Exit> {
+    run::warn_of_variables()?;
+    output::check("JSON", &Vec::from_iter(output::file(&args.json)), args.against.clone())?;
+    let against = args.against.as_deref().map(read).transpose()?;
+    let options = args.options();
+    let chosen = match backend::resolve(&options)? {
+        Ok(chosen) => chosen,
+        Err(exit) => return Ok(exit),
+    };
+    let tuning = ask(&request(args, &chosen)?)?;
+    let mut out = terminal::out();
+    if let Some(path) = &args.json {
+        let mut content = Vec::new();
+        write_json(&mut content, &tuning)?;
+        content.push(b'\n');
+        match output::file(&args.json) {
+            Some(_) => output::replace(path, &content)?,
+            None => out.write_all(&content)?,
+        }
+    }
+    if args.json.is_none() || output::file(&args.json).is_some() {
+        show(&mut out, &tuning)?;
+        if let Some(before) = &against {
+            compare(&mut out, before, &tuning)?;
+        }
+    }
+    out.flush()?;
+    Ok(Exit::ALL_PASSED)
+}
+
+fn request(args: &TuningArgs, chosen: &ChosenBackend) -> anyhow::Result<Request> {
+    let (Backend::Nccl { library, .. }, Some(machine), true) =
+        (&chosen.backend, &chosen.machine, chosen.backend.has_software_gpus())
+    else {
+        anyhow::bail!("tuning asks a real library: name one by --nccl");
+    };
+    anyhow::ensure!(
+        machine.probed.version >= TELLS,
+        "{} does not tell its choices; NCCL does since 2.22",
+        chosen.describe()
+    );
+    let sizes = std::iter::successors(Some(args.minbytes), |bytes| bytes.checked_mul(args.stepfactor));
+    let sizes: Vec<u64> = sizes.take_while(|bytes| *bytes <= args.maxbytes).take(MOST_SIZES).collect();
+    anyhow::ensure!(!sizes.is_empty() && args.minbytes > 0, "there are no sizes from -b to -e");
+    let nodes = machine.node_names().len().max(1);
+    let gpus = machine.gpus.devices.len();
+    let world = args.ranks.map_or(gpus * nodes, NonZeroUsize::get);
+    let blocks = || (0..nodes).map(|node| ranks_of_part(node, nodes, world as u32));
+    anyhow::ensure!(
+        blocks().all(|ranks| (1..=gpus).contains(&ranks.len())),
+        "{world} ranks do not fit: there are {gpus} GPUs in each of {nodes} nodes, and each node needs a rank"
+    );
+    let operations = match args.operations.as_slice() {
+        [] => OPERATIONS.iter().map(|(_, name)| (*name).to_owned()).collect(),
+        named => named.to_vec(),
+    };
+    let node = |(number, ranks): (usize, std::ops::Range<u32>)| {
+        let mut variables = chosen.backend.env();
+        // A worker's variable would make the process a worker.
+        variables.retain(|(name, _)| name != collspec_run::child::LIBRARY);
+        variables.extend(machine.node_variables(number));
+        let task = Task {
+            library: library.clone(),
+            ranks: ranks.start as usize..ranks.end as usize,
+            world,
+            operations: operations.clone(),
+            sizes: sizes.clone(),
+            dtype: args.datatype.name().to_owned(),
+            waits_at: None,
+        };
+        Node { task, variables }
+    };
+    Ok(Request {
+        library: chosen.describe(),
+        nodes: blocks().enumerate().map(node).collect(),
+        limit: Duration::try_from_secs_f64(args.timeout).unwrap_or(Duration::MAX),
+        workers: Workers::CurrentExe,
+    })
+}
+
+/// Reads what --json wrote.
+fn read(path: &Path) -> anyhow::Result<Tuning> {
+    let text = files::read_text(path, MOST_BYTES).with_context(|| format!("cannot read {}", path.display()))?;
+    let tuning: Tuning = serde_json::from_str(&text)
+        .with_context(|| format!("{} is not a file that `collspec tuning --json` wrote", path.display()))?;
+    let version = tuning.collspec_tuning;
+    anyhow::ensure!(version == VERSION, "{} has version {version}, and this program reads {VERSION}", path.display());
+    Ok(tuning)
+}
+
+fn show(out: &mut impl Write, tuning: &Tuning) -> anyhow::Result<()> {
+    writeln!(out, "{}\n{} ranks\n", one_line(&tuning.library), tuning.ranks)?;
+    for (name, value) in &tuning.communicator {
+        writeln!(out, "{:<28}{}", one_line(name), one_line(value))?;
+    }
+    let mut by_operation: BTreeMap<&str, Vec<(u64, &str)>> = BTreeMap::new();
+    for choice in &tuning.choices {
+        let operation = choice.operation.as_deref().unwrap_or("operations");
+        by_operation.entry(operation).or_default().push((choice.bytes, &choice.words));
+    }
+    for (operation, choices) in by_operation {
+        writeln!(out, "\n{}", one_line(operation))?;
+        for run in choices_in_words(&choices) {
+            writeln!(out, "  {}", one_line(&run))?;
+        }
+    }
+    Ok(())
+}
+
+fn compare(out: &mut impl Write, before: &Tuning, after: &Tuning) -> anyhow::Result<()> {
+    writeln!(out, "\nagainst {}, {} ranks:", one_line(&before.library), before.ranks)?;
+    let (facts, choices) = changes(before, after);
+    if facts.is_empty() && choices.is_empty() {
+        writeln!(out, "  nothing is different")?;
+    }
+    for (name, before, after) in facts {
+        let [before, after] = [before, after].map(|value| one_line(value.unwrap_or("not told")).into_owned());
+        writeln!(out, "  {}: {before} -> {after}", one_line(name))?;
+    }
+    for change in choices {
+        let (first, last) = change.bytes;
+        let upto = if first == last { String::new() } else { format!(" to {}", size_in_words(last)) };
+        let [before, after] = [change.before, change.after].map(one_line);
+        writeln!(out, "  {} {}{upto}: {before} -> {after}", one_line(change.operation), size_in_words(first))?;
+    }
+    Ok(())
+}

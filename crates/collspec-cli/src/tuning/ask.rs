@@ -1,0 +1,155 @@
+//! Starts a process for each node, and reads what the library of rank 0 has written.
+use super::call::{Task, call};
+use super::search::communicator;
+use super::{Tuning, VERSION};
+use crate::footprint::choices;
+use collspec_run::child::Workers;
+use collspec_run::child::question::{NoAnswer, Question};
+use rustix::fs::MemfdFlags;
+use rustix::io::FdFlags;
+use std::ffi::OsStr;
+use std::fs::File;
+use std::io::{self, Read};
+use std::net::{Ipv4Addr, TcpListener};
+use std::os::fd::AsRawFd;
+use std::time::Duration;
+
+const QUESTION: Question = Question { variable: "COLLSPEC_TUNING", mark: "collspec-tuning:" };
+/// The subsystems of NCCL's log that tell what it decides.
+const SUBSYSTEMS: &str = "INIT,GRAPH,NET,TUNING";
+/// Limit on the bytes of a log. That of 8 of 64 ranks has about 2 MiB.
+const MOST_BYTES: u64 = 256 << 20;
+
+/// The decisions to ask for.
+#[derive(Clone, Debug)]
+pub struct Request {
+    /// The library and its machine, in words.
+    pub library: String,
+    /// What each node's process does, by node.
+    pub nodes: Vec<Node>,
+    /// The time limit of all processes.
+    pub limit: Duration,
+    /// The program that is started.
+    pub workers: Workers,
+}
+
+/// The process of a node.
+#[derive(Clone, Debug)]
+pub struct Node {
+    /// What it does.
+    pub task: Task,
+    /// Variables of its environment.
+    pub variables: Vec<(String, String)>,
+}
+
+/// The reason there are no decisions.
+#[derive(Debug, thiserror::Error)]
+pub enum TuningError {
+    /// A port, a pipe or memory for the log cannot be had.
+    #[error("the library cannot be asked")]
+    Machine(#[from] io::Error),
+    /// The process of a node ended.
+    #[error("node {node}: {source}")]
+    Node {
+        /// The node.
+        node: usize,
+        /// What happened.
+        #[source]
+        source: NoAnswer,
+    },
+    /// A call failed.
+    #[error("node {node}: {why}")]
+    Call {
+        /// The node.
+        node: usize,
+        /// The failure.
+        why: String,
+    },
+    /// The log does not say which operation a choice is for.
+    #[error("{library} does not name operations in its log: name one to ask for")]
+    Nameless {
+        /// The library.
+        library: String,
+    },
+    /// The log has no choices.
+    #[error("{library} does not write its choices to its log; NCCL does since 2.22")]
+    Silent {
+        /// The library.
+        library: String,
+    },
+}
+
+/// Asks a library in new processes.
+///
+/// # Errors
+///
+/// A process cannot be started, does not end or dies, a call fails, or the library does not tell.
+pub fn ask(request: &Request) -> Result<Tuning, TuningError> {
+    let meeting =
+        format!("{}:{}", Ipv4Addr::LOCALHOST, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port());
+    // The library opens the log by its path in the child, which therefore has to inherit it, as well as the end of the pipe that it waits at.
+    let mut log = File::from(rustix::fs::memfd_create("NCCL's log", MemfdFlags::empty()).map_err(io::Error::from)?);
+    let (until, first_is_done) = io::pipe()?;
+    rustix::io::fcntl_setfd(&until, FdFlags::empty()).map_err(io::Error::from)?;
+    let ask_node = |number: usize, node: &Node| {
+        let mut task = node.task.clone();
+        task.waits_at = (number > 0).then(|| until.as_raw_fd());
+        let subject = serde_json::to_string(&task).map_err(io::Error::from)?;
+        let answer = QUESTION.ask(&request.workers, OsStr::new(&subject), request.limit, |command| {
+            command.envs(node.variables.iter().map(|(name, value)| (name, value)));
+            command.env("NCCL_COMM_ID", &meeting);
+            if number == 0 {
+                let path = format!("/proc/self/fd/{}", log.as_raw_fd());
+                command.env("NCCL_DEBUG", "INFO").env("NCCL_DEBUG_SUBSYS", SUBSYSTEMS).env("NCCL_DEBUG_FILE", path);
+            }
+        });
+        let failure: Option<String> = answer.map_err(|source| TuningError::Node { node: number, source })?;
+        failure.map_or(Ok(()), |why| Err(TuningError::Call { node: number, why }))
+    };
+    let answers: Vec<Result<(), TuningError>> = std::thread::scope(|scope| {
+        let ask_node = &ask_node;
+        let nodes = request.nodes.iter().enumerate();
+        let others: Vec<_> = nodes.skip(1).map(|(number, node)| scope.spawn(move || ask_node(number, node))).collect();
+        let first = request.nodes.first().map(|node| ask_node(0, node));
+        drop(first_is_done);
+        let ended = || Err(TuningError::Machine(io::Error::other("a thread has ended early")));
+        first.into_iter().chain(others.into_iter().map(|other| other.join().unwrap_or_else(|_| ended()))).collect()
+    });
+    // A node that was waited for in vain tells less than the one that failed.
+    let waited = |error: &TuningError| matches!(error, TuningError::Node { source: NoAnswer::TooSlow(_), .. });
+    if let Some(error) = answers.into_iter().filter_map(Result::err).min_by_key(waited) {
+        return Err(error);
+    }
+    let mut bytes = Vec::new();
+    io::Seek::rewind(&mut log)?;
+    log.take(MOST_BYTES).read_to_end(&mut bytes)?;
+    let log = String::from_utf8_lossy(&bytes);
+    let mut choices = choices(&log);
+    if choices.iter().any(|choice| choice.operation.is_none()) {
+        let [operation] = request.nodes.first().map_or(&[][..], |node| &node.task.operations) else {
+            return Err(TuningError::Nameless { library: request.library.clone() });
+        };
+        choices.iter_mut().for_each(|choice| choice.operation = Some(operation.clone()));
+    }
+    if choices.is_empty() {
+        return Err(TuningError::Silent { library: request.library.clone() });
+    }
+    Ok(Tuning {
+        collspec_tuning: VERSION,
+        library: request.library.clone(),
+        ranks: request.nodes.iter().map(|node| node.task.ranks.len()).sum(),
+        communicator: communicator(&log),
+        choices,
+    })
+}
+
+/// If this process was started as a node, it calls the operations, and this never returns.
+pub fn enter_if_asked() {
+    QUESTION.answer_if_asked(|subject| {
+        let task: Result<Task, String> = subject
+            .to_str()
+            .ok_or_else(|| "the task is not UTF-8".to_owned())
+            .and_then(|text| serde_json::from_str(text).map_err(|error| error.to_string()));
+        task.and_then(|task| call(&task)).err()
+    });
+}
