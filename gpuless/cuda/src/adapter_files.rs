@@ -48,7 +48,7 @@ unsafe extern "C" fn open(path: *const c_char, flags: c_int, mode: c_uint) -> c_
         // SAFETY: as the caller says.
         return unsafe { libc::open(path, flags, mode) };
     };
-    // SAFETY: a C string; a file of its own, which the caller closes.
+    // SAFETY: the name is a C string, and the file that is written is the new one, which nothing else has yet. The caller closes it.
     unsafe {
         let file = libc::memfd_create(c"adapter".as_ptr(), libc::MFD_CLOEXEC);
         if file >= 0 {

@@ -1,5 +1,5 @@
-//! Libraries that an attached library opens by their names and that are here, whatever the machine has: NVML, and libibverbs where there are network
-//! adapters.
+//! Libraries that an attached library opens by name and gets from here instead of from the machine: NVML, and libibverbs if the software GPUs have
+//! network adapters.
 #![allow(unsafe_code)] // C functions are called with their callers' arguments
 
 use crate::{api, nvml};

@@ -25,7 +25,7 @@ pub static CHANNELS: Table<Channel> = Table::new();
 impl Channel {
     /// # Errors
     ///
-    /// There are no more descriptors.
+    /// The process has no free file descriptor left.
     pub fn create(context: &Context) -> io::Result<Arc<Self>> {
         let ready = Counter::new(libc::EFD_SEMAPHORE)?;
         let shared = layout::CompChannel { context: context.shared.pointer(), fd: ready.as_raw_fd(), refcnt: 0 };

@@ -12,7 +12,7 @@ use std::os::fd::AsRawFd;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock};
 
-/// Of a node's LIDs, as many as its cards can have: each node has a range of its own.
+/// Each node has its own range of this many LIDs, one for each card that it can have.
 const LIDS_PER_NODE: u64 = 64;
 /// LIDs from 0xc000 on are for multicast.
 const LID_RANGES: u64 = 700;
@@ -147,7 +147,7 @@ pub static CONTEXTS: Table<Context> = Table::new();
 impl Context {
     /// # Errors
     ///
-    /// There are no more descriptors.
+    /// The process has no free file descriptor left.
     pub fn open(device: &'static Device, fill: impl FnOnce(&mut layout::Context)) -> std::io::Result<Arc<Self>> {
         let ready = Counter::new(libc::EFD_SEMAPHORE)?;
         let mut shared = layout::Context {

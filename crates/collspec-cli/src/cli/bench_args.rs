@@ -5,9 +5,9 @@ use super::settings_args::SoftwareArgs;
 use crate::bench::{Operation, OverRanks, Reduction, Request, Roots, Sizes, Step};
 use clap::{Args as ClapArgs, ValueEnum};
 use collspec_core::num::DType;
-use collspec_core::scenario::size_in_bytes;
 use collspec_run::child::Workers;
 use collspec_run::run::{RanksPerGpu, seconds};
+use collspec_suite::suite::options::size;
 use collspec_suite::suite::{Reading, RunOptions};
 use std::path::PathBuf;
 
@@ -260,10 +260,6 @@ fn root_number(root: i64) -> anyhow::Result<usize> {
 }
 
 /// Bytes as nccl-tests writes them: 8, 32K, 128M, 1G; also 128MiB.
-fn size(text: &str) -> Result<u64, String> {
-    size_in_bytes(text).ok_or_else(|| "expected a number of bytes such as 8, 32K, 128M or 1G".to_owned())
-}
-
 /// The operation that a word names; `None` for a path.
 pub fn operation(word: &str) -> Option<Operation> {
     Operation::parse(word)

@@ -1,13 +1,11 @@
 //! `collspec faults`.
 use super::exit::Exit;
 use super::faults_args::FaultsArgs;
-use super::{backend, output, run, terminal};
+use super::{backend, output, own_json, run, terminal};
 use crate::compare::words::cases;
 use crate::faults::{KindChange, Outcome, Request, Results, RunChange, VERSION, changes, try_case, words};
-use anyhow::Context;
-use collspec_core::files;
 use collspec_core::job::FaultKind;
-use collspec_core::printable::{one_line, thousands, write_json};
+use collspec_core::printable::{one_line, thousands};
 use collspec_core::scenario::Case;
 use collspec_run::signals;
 use collspec_suite::report::{InheritedVariables, RerunCommand};
@@ -21,8 +19,6 @@ use std::time::{Duration, Instant};
 
 /// The time between two lines of progress.
 const PROGRESS: Duration = Duration::from_secs(10);
-/// Limit on the bytes of a file of --against.
-const MOST_BYTES: u64 = 64 << 20;
 /// Limit on the changed runs that are listed.
 const MOST_CHANGES: usize = 20;
 
@@ -78,17 +74,8 @@ pub fn try_faults(args: &FaultsArgs) -> anyhow::Result<Exit> {
             writeln!(terminal::err(), "collspec: {} of {} cases", number + 1, suite.cases.len())?;
         }
     }
-    if let Some(path) = &args.json {
-        let mut content = Vec::new();
-        write_json(&mut content, &results)?;
-        content.push(b'\n');
-        match output::file(&args.json) {
-            Some(_) => output::replace(path, &content)?,
-            None => terminal::out().write_all(&content)?,
-        }
-    }
     let mut out = terminal::out();
-    let shown = args.json.is_none() || output::file(&args.json).is_some();
+    let shown = own_json::write(&mut out, &args.json, &results)?;
     if shown {
         table(&mut out, &results)?;
         examples(&mut out, &results, &suite.cases, &repeats)?;
@@ -121,9 +108,7 @@ pub fn try_faults(args: &FaultsArgs) -> anyhow::Result<Exit> {
 
 /// Reads what --json wrote.
 fn read(path: &Path) -> anyhow::Result<Results> {
-    let text = files::read_text(path, MOST_BYTES).with_context(|| format!("cannot read {}", path.display()))?;
-    let results: Results = serde_json::from_str(&text)
-        .with_context(|| format!("{} is not a file that `collspec faults --json` wrote", path.display()))?;
+    let results: Results = own_json::read(path, "faults")?;
     let version = results.collspec_faults;
     anyhow::ensure!(version == VERSION, "{} has version {version}, and this program reads {VERSION}", path.display());
     Ok(results)

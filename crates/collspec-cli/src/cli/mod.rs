@@ -54,6 +54,7 @@ mod nccl_tests_processes;
 mod new;
 mod on_nodes;
 mod output;
+mod own_json;
 mod places;
 mod progress;
 mod progress_line;

@@ -1,12 +1,10 @@
 //! `collspec tuning`.
 use super::exit::Exit;
 use super::tuning_args::TuningArgs;
-use super::{backend, output, run, terminal};
+use super::{backend, output, own_json, run, terminal};
 use crate::footprint::{OPERATIONS, choices_in_words, size_in_words};
-use crate::tuning::{Node, Request, Task, Tuning, VERSION, ask, changes};
-use anyhow::Context;
-use collspec_core::files;
-use collspec_core::printable::{one_line, write_json};
+use crate::tuning::{Node, Request, Task, Tuning, TuningError, VERSION, ask, changes};
+use collspec_core::printable::one_line;
 use collspec_run::child::Workers;
 use collspec_run::run::{Backend, ranks_of_part};
 use collspec_suite::suite::ChosenBackend;
@@ -18,8 +16,6 @@ use std::time::Duration;
 
 /// The first version of NCCL that writes its choices to its log.
 const TELLS: i32 = 22200;
-/// Limit on the bytes of a file of --against.
-const MOST_BYTES: u64 = 16 << 20;
 /// Limit on the sizes of an operation.
 const MOST_SIZES: usize = 1000;
 
@@ -34,16 +30,7 @@ pub fn tuning(args: &TuningArgs) -> anyhow::Result<Exit> {
     };
     let tuning = ask(&request(args, &chosen)?)?;
     let mut out = terminal::out();
-    if let Some(path) = &args.json {
-        let mut content = Vec::new();
-        write_json(&mut content, &tuning)?;
-        content.push(b'\n');
-        match output::file(&args.json) {
-            Some(_) => output::replace(path, &content)?,
-            None => out.write_all(&content)?,
-        }
-    }
-    if args.json.is_none() || output::file(&args.json).is_some() {
+    if own_json::write(&mut out, &args.json, &tuning)? {
         show(&mut out, &tuning)?;
         if let Some(before) = &against {
             compare(&mut out, before, &tuning)?;
@@ -59,11 +46,9 @@ fn request(args: &TuningArgs, chosen: &ChosenBackend) -> anyhow::Result<Request>
     else {
         anyhow::bail!("tuning asks a real library: name one by --nccl");
     };
-    anyhow::ensure!(
-        machine.probed.version >= TELLS,
-        "{} does not tell its choices; NCCL does since 2.22",
-        chosen.describe()
-    );
+    if machine.probed.version < TELLS {
+        return Err(TuningError::Silent { library: chosen.describe() }.into());
+    }
     let sizes = std::iter::successors(Some(args.minbytes), |bytes| bytes.checked_mul(args.stepfactor));
     let sizes: Vec<u64> = sizes.take_while(|bytes| *bytes <= args.maxbytes).take(MOST_SIZES).collect();
     anyhow::ensure!(!sizes.is_empty() && args.minbytes > 0, "there are no sizes from -b to -e");
@@ -105,9 +90,7 @@ fn request(args: &TuningArgs, chosen: &ChosenBackend) -> anyhow::Result<Request>
 
 /// Reads what --json wrote.
 fn read(path: &Path) -> anyhow::Result<Tuning> {
-    let text = files::read_text(path, MOST_BYTES).with_context(|| format!("cannot read {}", path.display()))?;
-    let tuning: Tuning = serde_json::from_str(&text)
-        .with_context(|| format!("{} is not a file that `collspec tuning --json` wrote", path.display()))?;
+    let tuning: Tuning = own_json::read(path, "tuning")?;
     let version = tuning.collspec_tuning;
     anyhow::ensure!(version == VERSION, "{} has version {version}, and this program reads {VERSION}", path.display());
     Ok(tuning)

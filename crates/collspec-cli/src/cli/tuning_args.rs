@@ -4,10 +4,9 @@ use crate::footprint::OPERATIONS;
 use clap::Args as ClapArgs;
 use clap::builder::PossibleValuesParser;
 use collspec_core::num::DType;
-use collspec_core::scenario::size_in_bytes;
 use collspec_run::child::Workers;
 use collspec_run::run::seconds;
-use collspec_suite::suite::options::{machine_name, nodes};
+use collspec_suite::suite::options::{machine_name, nodes, size};
 use collspec_suite::suite::{BackendRequest, DriverRequest, RunOptions};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
@@ -70,10 +69,6 @@ pub struct TuningArgs {
 
 fn dtype(text: &str) -> Result<DType, String> {
     DType::parse(text).ok_or_else(|| format!("there is no type `{text}`"))
-}
-
-fn size(text: &str) -> Result<u64, String> {
-    size_in_bytes(text).ok_or_else(|| "expected a number of bytes such as 8, 32K, 128M or 1G".to_owned())
 }
 
 impl TuningArgs {

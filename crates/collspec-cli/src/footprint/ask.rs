@@ -64,14 +64,8 @@ pub fn ask(request: &Request, cycles: usize) -> Result<Measurement, String> {
 
 /// If this process was started to measure a library, it does, and this never returns.
 pub fn enter_if_asked() {
-    QUESTION.answer_if_asked(|subject| {
-        let task: Result<Task, String> = subject
-            .to_str()
-            .ok_or_else(|| "the task is not UTF-8".to_owned())
-            .and_then(|text| serde_json::from_str(text).map_err(|error| error.to_string()));
-        match task.and_then(|task| measure(&task)) {
-            Ok(measurement) => Reply::Measured(Box::new(measurement)),
-            Err(why) => Reply::Failed(why),
-        }
+    QUESTION.carry_out_if_asked(|task: Result<Task, String>| match task.and_then(|task| measure(&task)) {
+        Ok(measurement) => Reply::Measured(Box::new(measurement)),
+        Err(why) => Reply::Failed(why),
     });
 }

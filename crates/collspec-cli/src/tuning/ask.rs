@@ -42,10 +42,10 @@ pub struct Node {
     pub variables: Vec<(String, String)>,
 }
 
-/// The reason there are no decisions.
+/// Why the library could not be asked, or did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum TuningError {
-    /// A port, a pipe or memory for the log cannot be had.
+    /// The system refused a port, a pipe, or memory for the log.
     #[error("the library cannot be asked")]
     Machine(#[from] io::Error),
     /// The process of a node ended.
@@ -115,7 +115,7 @@ pub fn ask(request: &Request) -> Result<Tuning, TuningError> {
         let ended = || Err(TuningError::Machine(io::Error::other("a thread has ended early")));
         first.into_iter().chain(others.into_iter().map(|other| other.join().unwrap_or_else(|_| ended()))).collect()
     });
-    // A node that was waited for in vain tells less than the one that failed.
+    // If one node fails, the others run into the time limit: the failure explains more than the limit does.
     let waited = |error: &TuningError| matches!(error, TuningError::Node { source: NoAnswer::TooSlow(_), .. });
     if let Some(error) = answers.into_iter().filter_map(Result::err).min_by_key(waited) {
         return Err(error);
@@ -145,11 +145,5 @@ pub fn ask(request: &Request) -> Result<Tuning, TuningError> {
 
 /// If this process was started as a node, it calls the operations, and this never returns.
 pub fn enter_if_asked() {
-    QUESTION.answer_if_asked(|subject| {
-        let task: Result<Task, String> = subject
-            .to_str()
-            .ok_or_else(|| "the task is not UTF-8".to_owned())
-            .and_then(|text| serde_json::from_str(text).map_err(|error| error.to_string()));
-        task.and_then(|task| call(&task)).err()
-    });
+    QUESTION.carry_out_if_asked(|task: Result<Task, String>| task.and_then(|task| call(&task)).err());
 }

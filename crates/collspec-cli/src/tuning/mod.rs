@@ -13,7 +13,7 @@ mod changes;
 mod search;
 
 use crate::footprint::Choice;
-pub use ask::{Node, Request, ask, enter_if_asked};
+pub use ask::{Node, Request, TuningError, ask, enter_if_asked};
 pub use call::Task;
 pub use changes::changes;
 use serde::{Deserialize, Serialize};

@@ -97,6 +97,17 @@ impl Question {
         Err(NoAnswer::Died(last.map_or(how.clone(), |line| format!("{how}: {}", line.trim()))))
     }
 
+    /// Like [`Self::answer_if_asked`], for a subject that is a task as JSON; `carry_out` gets the reason if it cannot be read.
+    pub fn carry_out_if_asked<Task: DeserializeOwned, T: Serialize>(
+        self,
+        carry_out: impl FnOnce(Result<Task, String>) -> T,
+    ) {
+        self.answer_if_asked(|subject| {
+            let text = subject.to_str().ok_or_else(|| "the task is not UTF-8".to_owned());
+            carry_out(text.and_then(|text| serde_json::from_str(text).map_err(|error| error.to_string())))
+        });
+    }
+
     /// If this process was started to answer, writes the result of `answer` for the subject and never returns.
     pub fn answer_if_asked<T: Serialize>(self, answer: impl FnOnce(OsString) -> T) {
         let Some(value) = std::env::var_os(self.variable) else { return };

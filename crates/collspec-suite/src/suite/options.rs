@@ -5,7 +5,7 @@
 use super::{AtLeast, BackendChoice, BackendRequest, ChosenBackend, DriverRequest, Forms, Reading, Requirement};
 use collspec_core::judge::{Details, ShowBuffers};
 use collspec_core::plan::Limits;
-use collspec_core::scenario::{AllowEnv, Placement};
+use collspec_core::scenario::{AllowEnv, Placement, size_in_bytes};
 use collspec_run::child::Workers;
 use collspec_run::job::Variation;
 use collspec_run::machines::MachineProfile;
@@ -365,6 +365,15 @@ pub fn machine_name(text: &str) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     MachineProfile::find(text).map(|_| text.to_owned()).map_err(|error| error.to_string())
+}
+
+/// Parses a number of bytes.
+///
+/// # Errors
+///
+/// The text is not a number with a unit or without one.
+pub fn size(text: &str) -> Result<u64, String> {
+    size_in_bytes(text).ok_or_else(|| "expected a number of bytes such as 8, 32K, 128M or 1G".to_owned())
 }
 
 /// Parses a number of nodes.

@@ -27,7 +27,7 @@ fn file_of(start: usize, bytes: usize) -> Result<(c_int, u64), c_int> {
 }
 
 runtime! {
-    /// The descriptor's position says where the range begins in its file: whoever maps it, maps from there.
+    /// The range begins at the descriptor's file position, so that is the offset from which it has to be mapped.
     fn cuMemGetHandleForAddressRange(place: Out<'_, c_int>, start: usize, bytes: usize, kind: c_int, flags: c_ulonglong) {
         no_flags(flags)?;
         if kind != DMA_BUF || bytes == 0 || !start.is_multiple_of(PAGE) || !bytes.is_multiple_of(PAGE) {

@@ -27,6 +27,7 @@ pub(crate) mod handles;
 mod ipc;
 mod kernels;
 mod launch;
+mod locations;
 mod memory;
 mod modules;
 mod multicast;

@@ -3,8 +3,9 @@
 //! An object is a file of words that every process of it maps. A process that binds memory writes down which of its descriptors the memory
 //! is, and the others open and map that when a kernel first needs it. The devices' order is that of their numbers.
 use super::driver::driver;
+use super::locations::Location;
 use super::raw::In;
-use super::virtual_memory::{self, GRANULARITY, Location, Object, Part};
+use super::virtual_memory::{self, GRANULARITY, Object, Part};
 use super::{Out, Outcome, devices, errors, graves, put, settings};
 use gpuless_device::refusals;
 use gpuless_device::virtual_memory::{PAGE, SealedFile, Words};

@@ -48,7 +48,7 @@ pub struct Settings {
     pub memory: usize,
     /// Name of each device.
     pub name: String,
-    /// PCI address of each device; those that are not named follow the last one, each on a bus of its own.
+    /// PCI addresses of the first devices. Each further device has the bus after that of the device before it.
     pub places: Vec<PciPlace>,
     /// Multiprocessors of each device.
     pub multiprocessors: u32,

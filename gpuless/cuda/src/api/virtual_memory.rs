@@ -3,13 +3,14 @@
 //! Memory is a file in memory, so its handle can be given to another process as a descriptor, and pages that nothing is written to cost nothing.
 //! Access is for all devices once it is allowed for one, and always for reading and writing.
 use super::driver::driver;
+use super::locations::{Access, Location, LocationOf, Properties};
 use super::multicast::{self, Multicast};
 use super::raw::{self, In, Room};
 use super::{Handle, Out, Outcome, blocks, devices, errors, graves, handles, int, put, watch};
 use gpuless_device::refusals;
 use gpuless_device::virtual_memory::{Reservation, SealedFile};
 use std::collections::BTreeMap;
-use std::ffi::{c_int, c_uint, c_ulonglong, c_ushort};
+use std::ffi::{c_int, c_uint, c_ulonglong};
 use std::os::fd::IntoRawFd;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
@@ -21,43 +22,6 @@ const PINNED: c_int = 1;
 const DESCRIPTOR: c_int = 1;
 /// The access flags of `CUmemAccess_flags`: none, reading, and both.
 const ACCESSES: [c_ulonglong; 3] = [0, 1, 3];
-
-/// `CUmemLocation`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct LocationOf {
-    pub kind: c_int,
-    pub number: c_int,
-}
-
-/// `CUmemAllocationProp`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct Properties {
-    pub kind: c_int,
-    pub handles: c_int,
-    pub location: LocationOf,
-    pub windows: usize,
-    pub compression: u8,
-    pub network: u8,
-    pub usage: c_ushort,
-    pub reserved: [u8; 4],
-}
-
-/// `CUmemAccessDesc`.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct Access {
-    pub location: LocationOf,
-    pub flags: c_int,
-}
-
-/// The place of memory, or of what accesses it.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) enum Location {
-    Device(usize),
-    Host,
-}
 
 impl LocationOf {
     fn get(self) -> Result<Location, c_int> {

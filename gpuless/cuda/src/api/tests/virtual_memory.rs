@@ -2,11 +2,12 @@
 use super::fake::{self, WAITS};
 use super::launch::launch;
 use super::{alone, asked, bytes, driver, named};
+use crate::api::locations::{Access, LocationOf, Properties};
 use crate::api::memory::{PointerAttributes, cudaPointerGetAttributes};
 use crate::api::multicast::{self, with_members};
 use crate::api::raw::{Bytes, In};
 use crate::api::transfer::cudaMemset;
-use crate::api::virtual_memory::{Access, GRANULARITY, LocationOf, Properties};
+use crate::api::virtual_memory::GRANULARITY;
 use crate::api::{Handle, Out, Runtime, blocks, errors};
 use std::ffi::{c_int, c_ulonglong};
 use std::fs::File;
