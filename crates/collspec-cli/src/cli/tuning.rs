@@ -76,7 +76,6 @@ fn request(args: &TuningArgs, chosen: &ChosenBackend) -> anyhow::Result<Request>
             operations: operations.clone(),
             sizes: sizes.clone(),
             dtype: args.datatype.name().to_owned(),
-            waits_at: None,
         };
         Node { task, variables }
     };

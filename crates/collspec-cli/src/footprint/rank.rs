@@ -20,8 +20,6 @@ pub enum Order {
     SmallCalls { count: usize },
     /// Destroys the rank's communicator.
     Destroy,
-    /// Aborts it, which waits for nothing.
-    Abort,
 }
 
 /// The answer of a rank when it has carried out an order.
@@ -181,11 +179,6 @@ impl Rank {
                 for _ in 0..*count {
                     self.collective(NcclCall::AllReduce, SMALL, DType::F32, None)?;
                 }
-                None
-            }
-            Order::Abort => {
-                let (library, slot) = self.comm.take().ok_or("there is no communicator")?;
-                library.abort(slot.get()).map_err(|error| error.to_string())?;
                 None
             }
             Order::Destroy => {

@@ -1,16 +1,14 @@
 //! Starts a process for each node, and reads what the library of rank 0 has written.
-use super::call::{Task, call};
+use super::call::{Meeting, Task, call};
 use super::search::communicator;
 use super::{Tuning, VERSION};
 use crate::footprint::choices;
 use collspec_run::child::Workers;
 use collspec_run::child::question::{NoAnswer, Question};
 use rustix::fs::MemfdFlags;
-use rustix::io::FdFlags;
 use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
-use std::net::{Ipv4Addr, TcpListener};
 use std::os::fd::AsRawFd;
 use std::time::Duration;
 
@@ -45,7 +43,7 @@ pub struct Node {
 /// Why the library could not be asked, or did not answer.
 #[derive(Debug, thiserror::Error)]
 pub enum TuningError {
-    /// The system refused a port, a pipe, or memory for the log.
+    /// The system refused a pipe, a thread, or memory for the log.
     #[error("the library cannot be asked")]
     Machine(#[from] io::Error),
     /// The process of a node ended.
@@ -85,22 +83,25 @@ pub enum TuningError {
 ///
 /// A process cannot be started, does not end or dies, a call fails, or the library does not tell.
 pub fn ask(request: &Request) -> Result<Tuning, TuningError> {
-    let meeting =
-        format!("{}:{}", Ipv4Addr::LOCALHOST, TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port());
-    // The library opens the log by its path in the child, which therefore has to inherit it, as well as the end of the pipe that it waits at.
-    let mut log = File::from(rustix::fs::memfd_create("NCCL's log", MemfdFlags::empty()).map_err(io::Error::from)?);
+    let mut log = File::from(rustix::fs::memfd_create("NCCL's log", MemfdFlags::CLOEXEC).map_err(io::Error::from)?);
+    let (id, id_writer) = io::pipe()?;
     let (until, first_is_done) = io::pipe()?;
-    rustix::io::fcntl_setfd(&until, FdFlags::empty()).map_err(io::Error::from)?;
+    // Nothing is inherited: a writing end that another child held would keep the pipe from ending.
+    let path = |descriptor: &dyn AsRawFd| format!("/proc/{}/fd/{}", std::process::id(), descriptor.as_raw_fd());
+    let others = request.nodes.len().saturating_sub(1);
+    let invites = Meeting::Invites { at: path(&id_writer), others };
+    let joins = Meeting::Joins { at: path(&id), until: path(&until) };
+    let log_path = path(&log);
     let ask_node = |number: usize, node: &Node| {
-        let mut task = node.task.clone();
-        task.waits_at = (number > 0).then(|| until.as_raw_fd());
-        let subject = serde_json::to_string(&task).map_err(io::Error::from)?;
+        let meeting = if number == 0 { &invites } else { &joins };
+        let subject = serde_json::to_string(&(&node.task, meeting)).map_err(io::Error::from)?;
         let answer = QUESTION.ask(&request.workers, OsStr::new(&subject), request.limit, |command| {
             command.envs(node.variables.iter().map(|(name, value)| (name, value)));
-            command.env("NCCL_COMM_ID", &meeting);
             if number == 0 {
-                let path = format!("/proc/self/fd/{}", log.as_raw_fd());
-                command.env("NCCL_DEBUG", "INFO").env("NCCL_DEBUG_SUBSYS", SUBSYSTEMS).env("NCCL_DEBUG_FILE", path);
+                command
+                    .env("NCCL_DEBUG", "INFO")
+                    .env("NCCL_DEBUG_SUBSYS", SUBSYSTEMS)
+                    .env("NCCL_DEBUG_FILE", &log_path);
             }
         });
         let failure: Option<String> = answer.map_err(|source| TuningError::Node { node: number, source })?;
@@ -111,7 +112,7 @@ pub fn ask(request: &Request) -> Result<Tuning, TuningError> {
         let nodes = request.nodes.iter().enumerate();
         let others: Vec<_> = nodes.skip(1).map(|(number, node)| scope.spawn(move || ask_node(number, node))).collect();
         let first = request.nodes.first().map(|node| ask_node(0, node));
-        drop(first_is_done);
+        drop((id_writer, first_is_done));
         let ended = || Err(TuningError::Machine(io::Error::other("a thread has ended early")));
         first.into_iter().chain(others.into_iter().map(|other| other.join().unwrap_or_else(|_| ended()))).collect()
     });
@@ -145,5 +146,7 @@ pub fn ask(request: &Request) -> Result<Tuning, TuningError> {
 
 /// If this process was started as a node, it calls the operations, and this never returns.
 pub fn enter_if_asked() {
-    QUESTION.carry_out_if_asked(|task: Result<Task, String>| task.and_then(|task| call(&task)).err());
+    QUESTION.carry_out_if_asked(|asked: Result<(Task, Meeting), String>| {
+        asked.and_then(|(task, meeting)| call(&task, &meeting)).err()
+    });
 }

@@ -2,11 +2,16 @@
 use crate::footprint::{OPERATIONS, Order, Ranks, load};
 use collspec_core::num::DType;
 use collspec_run::backend::{Device, Library, software_gpus};
+use nccl_sys::ncclUniqueId;
 use serde::{Deserialize, Serialize};
+use std::collections::BTreeSet;
 use std::fs::File;
-use std::io::Read;
+use std::io::{Read, Write};
 use std::ops::Range;
 use std::path::PathBuf;
+
+/// Bytes of a communicator's id.
+const ID_BYTES: usize = size_of::<ncclUniqueId>();
 
 /// What the process of a node does.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -23,16 +28,33 @@ pub struct Task {
     pub sizes: Vec<u64>,
     /// The type of all elements, as scenarios call it.
     pub dtype: String,
-    /// The descriptor at whose end the process may end: the other nodes must be there as long as rank 0 calls.
-    pub waits_at: Option<i32>,
 }
 
-/// Calls the operations in this process. NCCL_COMM_ID says where the nodes meet.
+/// How the nodes meet. Paths are those of pipes of the process that asks.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub(super) enum Meeting {
+    /// There is no other node, or the others get the communicator's id from here.
+    Invites {
+        /// The path to write it to.
+        at: String,
+        /// How many read it.
+        others: usize,
+    },
+    /// The id comes from the first node.
+    Joins {
+        /// The path to read it from.
+        at: String,
+        /// The path at whose end the process may end: the other nodes must be there as long as rank 0 calls.
+        until: String,
+    },
+}
+
+/// Calls the operations in this process.
 ///
 /// # Errors
 ///
 /// The library cannot be used, or no communicator can be made. An operation that the library refuses is left out.
-pub(super) fn call(task: &Task) -> Result<(), String> {
+pub(super) fn call(task: &Task, meeting: &Meeting) -> Result<(), String> {
     let dtype = DType::parse(&task.dtype).ok_or("there is no such type")?;
     let count = software_gpus::device_count(None).map_err(|error| error.to_string())?;
     let device = Device::Software { offset: 0, count };
@@ -40,7 +62,10 @@ pub(super) fn call(task: &Task) -> Result<(), String> {
     let (ranks, _) = Ranks::start(task.ranks.clone(), task.world, device, largest)?;
     let library: &'static Library = Box::leak(Box::new(load(Some(&task.library), device)?));
     software_gpus::skip_kernels();
-    let id = library.unique_id().map_err(|error| error.to_string())?;
+    let id = match meeting {
+        Meeting::Invites { at, others } => invite(library, at, *others)?,
+        Meeting::Joins { at, .. } => join(at)?,
+    };
     ranks.all(&Order::Init { library, id, ranks: task.world })?;
     let has = library.symbols();
     let asked = |name: &str| task.operations.iter().any(|operation| operation == name);
@@ -53,11 +78,42 @@ pub(super) fn call(task: &Task) -> Result<(), String> {
             }
         }
     }
-    if let Some(descriptor) = task.waits_at {
-        let mut until = File::open(format!("/proc/self/fd/{descriptor}")).map_err(|error| error.to_string())?;
+    if let Meeting::Joins { until, .. } = meeting {
+        let mut until = File::open(until).map_err(|error| error.to_string())?;
         // Nothing is ever written to it.
         let _ = until.read(&mut [0]);
     }
-    // Otherwise NCCL's files in /dev/shm, up to 68 MB each, would outlive the process. The operations will never end.
-    ranks.all_to_the_last(&Order::Abort).map(|_| ())
+    remove_shared_files();
+    Ok(())
+}
+
+/// Makes the communicator's id, and writes it for the other nodes.
+fn invite(library: &Library, at: &str, others: usize) -> Result<ncclUniqueId, String> {
+    let id = library.unique_id().map_err(|error| error.to_string())?;
+    let mut pipe = File::options().write(true).open(at).map_err(|error| error.to_string())?;
+    let bytes: Vec<u8> = id.internal.iter().map(|byte| byte.cast_unsigned()).collect();
+    (0..others).try_for_each(|_| pipe.write_all(&bytes)).map_err(|error| error.to_string())?;
+    Ok(id)
+}
+
+/// Waits for the id of the first node.
+fn join(at: &str) -> Result<ncclUniqueId, String> {
+    let mut id = ncclUniqueId { internal: [0; ID_BYTES] };
+    let mut bytes = [0; ID_BYTES];
+    let read = File::open(at).and_then(|mut pipe| pipe.read_exact(&mut bytes));
+    read.map_err(|error| format!("no id from the first node: {error}"))?;
+    id.internal = bytes.map(|byte: u8| byte.cast_signed());
+    Ok(id)
+}
+
+/// Removes the files in shared memory that NCCL has mapped into this process and through which its ranks reach each other. Destroying the communicator would
+/// wait for the operations, which never end, and aborting it may; without either the files, of up to 68 MB each, would outlive the process.
+fn remove_shared_files() {
+    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
+    let paths = maps.lines().filter_map(|line| Some(&line[line.find("/dev/shm/nccl-")?..]));
+    let files: BTreeSet<&str> = paths.filter(|path| !path.ends_with(" (deleted)")).collect();
+    for file in files {
+        // Another rank's end may have removed it.
+        let _ = std::fs::remove_file(file);
+    }
 }

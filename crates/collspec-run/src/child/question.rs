@@ -111,6 +111,8 @@ impl Question {
     /// If this process was started to answer, writes the result of `answer` for the subject and never returns.
     pub fn answer_if_asked<T: Serialize>(self, answer: impl FnOnce(OsString) -> T) {
         let Some(value) = std::env::var_os(self.variable) else { return };
+        // Foreign code may never return, and the parent may be killed before it gives up waiting.
+        let _ = rustix::process::set_parent_process_death_signal(Some(rustix::process::Signal::KILL));
         let bytes = value.as_bytes();
         let at = bytes.iter().position(|byte| *byte == b':').unwrap_or(bytes.len());
         let (parent, subject) = (&bytes[..at], bytes.get(at + 1..).unwrap_or_default());
