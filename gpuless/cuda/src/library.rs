@@ -6,8 +6,11 @@ use crate::attach::{Answers, AttachError, Attached, Report, attach, of_wrapper, 
 use crate::counts;
 use crate::fatbin::{FatBinaries, FatbinError, Kind, Section};
 use crate::imports;
+use gpuless_verbs::Arrival;
 use ptx::link::{LinkError, Program};
-use ptx::run::{self, Executable, Image, Launch, Memory, Multicast, Options, Pool, Region, Schedule, Stores};
+use ptx::run::{
+    self, Executable, Image, Launch, Memory, Multicast, Options, Pool, Region, Schedule, StoreUnit, Stores,
+};
 use ptx::text::Unit;
 use std::collections::{BTreeSet, HashMap};
 use std::path::Path;
@@ -76,7 +79,9 @@ fn machine() -> Result<&'static Machine, LibraryError> {
     let begin = || {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let pool = Pool::new(cores).map_err(|error| error.to_string())?;
-        pool.schedule(FIRST_SCHEDULE.get().copied());
+        let first = FIRST_SCHEDULE.get().copied();
+        pool.schedule(first);
+        gpuless_verbs::set_arrival(arrival(first));
         let memory = Arc::new(Memory::default());
         let watched = memory.clone();
         api::watch_memory(Arc::new(move |change| match change {
@@ -103,7 +108,21 @@ fn machine() -> Result<&'static Machine, LibraryError> {
 ///
 /// The threads that run kernels cannot be started.
 pub fn schedule(schedule: Option<Schedule>) -> Result<(), LibraryError> {
-    machine().map(|machine| machine.pool.schedule(schedule))
+    machine().map(|machine| machine.pool.schedule(schedule))?;
+    gpuless_verbs::set_arrival(arrival(schedule));
+    Ok(())
+}
+
+/// Stores that a schedule delays come in the same units from another node as from another GPU: an adapter may write parts of a message
+/// in any order, too.
+fn arrival(schedule: Option<Schedule>) -> Arrival {
+    let Some(Schedule { seed, delayed_stores: Some(unit), .. }) = schedule else { return Arrival::InOrder };
+    let bytes = match unit {
+        StoreUnit::Element => 8,
+        StoreUnit::Thread => 16,
+        StoreUnit::Line => 128,
+    };
+    Arrival::ShuffledLines { bytes, seed }
 }
 
 /// Kernels launched from now on report their stores to this observer, or to none.

@@ -1,7 +1,7 @@
 //! Memory of the process as a network card sees it: stores in ascending order and of whole words, reads, and whether memory is there.
 #![allow(unsafe_code)] // addresses that callers have registered
 
-use crate::settings::{Arrival, settings};
+use crate::settings::{Arrival, arrival};
 use libc::c_void;
 use std::mem::MaybeUninit;
 use std::ops::Range;
@@ -58,13 +58,13 @@ pub unsafe fn store(to: *mut u8, from: &[u8]) {
     std::sync::atomic::fence(Ordering::Release);
 }
 
-/// Stores a write that has arrived, in the order of the settings.
+/// Stores a write that has arrived, in the order that [`set_arrival`](crate::set_arrival) decides.
 ///
 /// # Safety
 ///
 /// As for [`store`].
 pub unsafe fn store_arriving(to: *mut u8, from: &[u8]) {
-    let Arrival::ShuffledLines { bytes: line, seed } = settings().arrival else {
+    let Arrival::ShuffledLines { bytes: line, seed } = arrival() else {
         // SAFETY: as the caller says.
         return unsafe { store(to, from) };
     };

@@ -1,6 +1,7 @@
 //! What there is: network cards, the node that they belong to, and the network between the nodes.
 
-use std::sync::OnceLock;
+use crate::lock::lock;
+use std::sync::{Mutex, OnceLock};
 use std::time::Duration;
 
 /// The network cards of this process, and the network that they are connected to.
@@ -13,7 +14,6 @@ pub struct Settings {
     pub fabric: String,
     /// After how long without an answer a request fails, whatever the attributes of its queue pair say.
     pub retry_time: Option<Duration>,
-    pub arrival: Arrival,
 }
 
 /// A network card with one port.
@@ -44,6 +44,18 @@ pub enum Arrival {
     /// Each write's lines are stored in random order, with pauses: adaptive routing and PCI's relaxed ordering may do that. `bytes` is
     /// the length of a line; the bytes of one stay in order.
     ShuffledLines { bytes: usize, seed: u64 },
+}
+
+static ARRIVAL: Mutex<Arrival> = Mutex::new(Arrival::InOrder);
+
+/// Sets how writes of other processes arrive in this one from now on.
+pub fn set_arrival(arrival: Arrival) {
+    *lock(&ARRIVAL) = arrival;
+}
+
+/// How they arrive now.
+pub(crate) fn arrival() -> Arrival {
+    *lock(&ARRIVAL)
 }
 
 /// The library has its settings already, or has been used without.

@@ -13,7 +13,7 @@ mod processes;
 mod programs;
 mod states;
 
-use crate::{Arrival, LinkLayer, Nic, Settings, configure};
+use crate::{Arrival, LinkLayer, Nic, Settings, configure, set_arrival};
 use std::env;
 use std::sync::{Mutex, MutexGuard, Once, PoisonError};
 use std::time::Duration;
@@ -46,10 +46,9 @@ pub fn set_up() {
             speed: 400,
             link,
         };
-        let arrival = match env::var("GPULESS_VERBS_TEST_LINE") {
-            Ok(bytes) => Arrival::ShuffledLines { bytes: bytes.parse().unwrap(), seed: 1 },
-            Err(_) => Arrival::InOrder,
-        };
+        if let Ok(bytes) = env::var("GPULESS_VERBS_TEST_LINE") {
+            set_arrival(Arrival::ShuffledLines { bytes: bytes.parse().unwrap(), seed: 1 });
+        }
         let own = format!("test-{}", std::process::id());
         let settings = Settings {
             nics: vec![
@@ -62,7 +61,6 @@ pub fn set_up() {
             node: env::var("GPULESS_VERBS_TEST_NODE").unwrap_or_else(|_| String::from("a")),
             fabric: env::var("GPULESS_VERBS_TEST_FABRIC").unwrap_or(own),
             retry_time: Some(RETRY),
-            arrival,
         };
         configure(settings).unwrap();
     });
