@@ -2,9 +2,9 @@
 use crate::footprint::{OPERATIONS, Order, Ranks, load};
 use collspec_core::num::DType;
 use collspec_run::backend::{Device, Library, software_gpus};
+use collspec_run::child::shared_files;
 use nccl_sys::ncclUniqueId;
 use serde::{Deserialize, Serialize};
-use std::collections::BTreeSet;
 use std::fs::File;
 use std::io::{Read, Write};
 use std::ops::Range;
@@ -83,7 +83,8 @@ pub(super) fn call(task: &Task, meeting: &Meeting) -> Result<(), String> {
         // Nothing is ever written to it.
         let _ = until.read(&mut [0]);
     }
-    remove_shared_files();
+    // Destroying the communicator would wait for the operations, which never end, and aborting it may.
+    shared_files::remove(shared_files::mapped_by("self"));
     Ok(())
 }
 
@@ -104,16 +105,4 @@ fn join(at: &str) -> Result<ncclUniqueId, String> {
     read.map_err(|error| format!("no id from the first node: {error}"))?;
     id.internal = bytes.map(|byte: u8| byte.cast_signed());
     Ok(id)
-}
-
-/// Removes the files in shared memory that NCCL has mapped into this process and through which its ranks reach each other. Destroying the communicator would
-/// wait for the operations, which never end, and aborting it may; without either the files, of up to 68 MB each, would outlive the process.
-fn remove_shared_files() {
-    let maps = std::fs::read_to_string("/proc/self/maps").unwrap_or_default();
-    let paths = maps.lines().filter_map(|line| Some(&line[line.find("/dev/shm/nccl-")?..]));
-    let files: BTreeSet<&str> = paths.filter(|path| !path.ends_with(" (deleted)")).collect();
-    for file in files {
-        // Another rank's end may have removed it.
-        let _ = std::fs::remove_file(file);
-    }
 }

@@ -1,6 +1,7 @@
 //! A child process that is watched until it ends. Its process group can be killed as long as its process id cannot belong
 //! to another process. Its output is read up to its own end, even if other processes inherited its pipes.
 use super::patience::Patience;
+use super::shared_files;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, kill_process_group, pidfd_open, waitid};
@@ -94,12 +95,15 @@ impl ChildGuard {
         ended.is_some()
     }
 
-    /// Kills it and all processes of its group, also those that have outlived it; does not wait for the end.
+    /// Kills it and all processes of its group, also those that have outlived it; does not wait for the end. What NCCL shares with
+    /// other ranks from it is removed.
     pub fn kill(&self) {
         if self.ended.is_none()
             && let Some(group) = pid(&self.child)
         {
+            let shared = shared_files::mapped_by(&group.as_raw_pid().to_string());
             let _ = kill_process_group(group, Signal::KILL);
+            shared_files::remove(shared);
         }
     }
 

@@ -7,6 +7,7 @@ pub mod inherit;
 pub mod patience;
 pub mod program;
 pub mod question;
+pub mod shared_files;
 
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
