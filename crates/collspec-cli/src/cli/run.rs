@@ -112,6 +112,7 @@ fn run_here(
             let mut header = Header::new(&chosen, options);
             if !args.no_footprint {
                 header.footprint = Some(Box::new(crate::record::measure(&chosen, options)));
+                header.tuning = crate::record::tuning(&chosen, options);
             }
             Some(RecordingWriter::new(file, &header)?)
         }

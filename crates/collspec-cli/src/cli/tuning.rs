@@ -3,10 +3,10 @@ use super::exit::Exit;
 use super::tuning_args::TuningArgs;
 use super::{backend, output, own_json, run, terminal};
 use crate::footprint::{OPERATIONS, choices_in_words, size_in_words};
-use crate::tuning::{Node, Request, Task, Tuning, TuningError, VERSION, ask, changes};
+use crate::tuning::{Calls, Request, TELLS, Tuning, TuningError, VERSION, ask, changes, nodes_of};
 use collspec_core::printable::one_line;
 use collspec_run::child::Workers;
-use collspec_run::run::{Backend, ranks_of_part};
+use collspec_run::run::Backend;
 use collspec_suite::suite::ChosenBackend;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -14,8 +14,6 @@ use std::num::NonZeroUsize;
 use std::path::Path;
 use std::time::Duration;
 
-/// The first version of NCCL that writes its choices to its log.
-const TELLS: i32 = 22200;
 /// Limit on the sizes of an operation.
 const MOST_SIZES: usize = 1000;
 
@@ -52,36 +50,22 @@ fn request(args: &TuningArgs, chosen: &ChosenBackend) -> anyhow::Result<Request>
     let sizes = std::iter::successors(Some(args.minbytes), |bytes| bytes.checked_mul(args.stepfactor));
     let sizes: Vec<u64> = sizes.take_while(|bytes| *bytes <= args.maxbytes).take(MOST_SIZES).collect();
     anyhow::ensure!(!sizes.is_empty() && args.minbytes > 0, "there are no sizes from -b to -e");
-    let nodes = machine.node_names().len().max(1);
-    let gpus = machine.gpus.devices.len();
-    let world = args.ranks.map_or(gpus * nodes, NonZeroUsize::get);
-    let blocks = || (0..nodes).map(|node| ranks_of_part(node, nodes, world as u32));
-    anyhow::ensure!(
-        blocks().all(|ranks| (1..=gpus).contains(&ranks.len())),
-        "{world} ranks do not fit: there are {gpus} GPUs in each of {nodes} nodes, and each node needs a rank"
-    );
     let operations = match args.operations.as_slice() {
         [] => OPERATIONS.iter().map(|(_, name)| (*name).to_owned()).collect(),
         named => named.to_vec(),
     };
-    let node = |(number, ranks): (usize, std::ops::Range<u32>)| {
-        let mut variables = chosen.backend.env();
-        // A worker's variable would make the process a worker.
-        variables.retain(|(name, _)| name != collspec_run::child::LIBRARY);
-        variables.extend(machine.node_variables(number));
-        let task = Task {
-            library: library.clone(),
-            ranks: ranks.start as usize..ranks.end as usize,
-            world,
-            operations: operations.clone(),
-            sizes: sizes.clone(),
-            dtype: args.datatype.name().to_owned(),
-        };
-        Node { task, variables }
-    };
+    let gpus = machine.gpus.devices.len();
+    let nodes = machine.node_names().len().max(1);
+    let calls = Calls { operations, sizes, dtype: args.datatype };
+    let ranks = args.ranks.map_or(gpus * nodes, NonZeroUsize::get);
+    let nodes = nodes_of(chosen, library, machine, ranks, &calls).ok_or_else(|| {
+        anyhow::anyhow!(
+            "{ranks} ranks do not fit: there are {gpus} GPUs in each of {nodes} nodes, and each node needs a rank"
+        )
+    })?;
     Ok(Request {
         library: chosen.describe(),
-        nodes: blocks().enumerate().map(node).collect(),
+        nodes,
         limit: Duration::try_from_secs_f64(args.timeout).unwrap_or(Duration::MAX),
         workers: Workers::CurrentExe,
     })

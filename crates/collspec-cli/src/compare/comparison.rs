@@ -295,6 +295,11 @@ impl Comparison {
                 ));
             }
         }
+        for (name, why) in
+            sides.iter().filter_map(|(name, side)| Some((name, side.header.tuning.as_ref()?.as_ref().err()?)))
+        {
+            parts.push(format!("what the library decides on the machine: the {name} does not say ({why})"));
+        }
         let recorded: Vec<&str> = sides.iter().filter(|(_, side)| side.recorded).map(|(name, _)| *name).collect();
         match recorded.as_slice() {
             [] => {}

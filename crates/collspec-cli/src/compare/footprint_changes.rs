@@ -1,6 +1,7 @@
 //! Changes in the libraries' cost to a process and effect on it. Differences within the noise of the processes are ignored.
 use super::change::Meaning;
 use super::library_changes::LibraryChange;
+use super::tuning_changes::ALGORITHM;
 use crate::footprint::{CALLS, Footprint, Growth, choices_in_words};
 use collspec_core::plan::cost::human;
 use collspec_core::printable::thousands;
@@ -306,7 +307,7 @@ fn choices(base: &Footprint, candidate: &Footprint, changes: &mut Vec<LibraryCha
             choices_in_words(&before).join("; "),
             choices_in_words(&after).join("; ")
         );
-        changes.push(change(format!("algorithm of {operation}"), text, Meaning::Changed));
+        changes.push(change(format!("{ALGORITHM}{operation}"), text, Meaning::Changed));
     }
 }
 

@@ -1,7 +1,7 @@
 //! Measures the cost of both sides' libraries for a process, in turn.
 use super::execute::Observer;
 use super::side::Side;
-use crate::record::{Measuring, PROCESSES};
+use crate::record::{Measuring, PROCESSES, tuning};
 use collspec_run::run::{Error, proof};
 
 /// Measures the sides that are libraries, in new processes in turn, so that drift over time affects both equally.
@@ -27,11 +27,12 @@ pub fn measure_footprints(base: &mut Side, candidate: &mut Side, observer: &mut 
     }
     for (measuring, side) in sides {
         let footprint = measuring.done();
-        let Side::Live { chosen, header, .. } = side else { continue };
+        let Side::Live { chosen, options, header, .. } = side else { continue };
         if !footprint.loaded.is_empty() {
             proof::check(&chosen.backend, Some(&footprint.mapped()))?;
         }
         header.footprint = Some(Box::new(footprint));
+        header.tuning = tuning(chosen, options);
     }
     Ok(())
 }

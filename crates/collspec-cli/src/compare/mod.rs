@@ -9,6 +9,7 @@
 //! | `change`, `classify` | the changes in a case |
 //! | `library_changes`, `structures` | the changes in the library itself |
 //! | `footprints`, `footprint_changes` | each library's cost for a process and effects on it, and the changes in these |
+//! | `tuning_changes` | what each library decides on a machine that was named |
 //! | `speed` | the speed of both |
 //! | `work` | the work of both, where it is counted |
 //! | `limits` | bus bandwidths that a file requires |
@@ -43,6 +44,7 @@ mod seen;
 mod side;
 pub mod speed;
 mod structures;
+mod tuning_changes;
 pub mod words;
 pub mod work;
 

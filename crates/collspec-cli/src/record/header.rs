@@ -30,6 +30,7 @@ impl Header {
             seed: options.variation.seed.unwrap_or(0),
             started: SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_secs()),
             footprint: None,
+            tuning: None,
         }
     }
 }

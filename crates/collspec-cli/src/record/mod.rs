@@ -8,10 +8,12 @@ mod header;
 mod read;
 #[cfg(test)]
 mod tests;
+mod tuning;
 mod write;
 
 pub use footprint::{Measuring, PROCESSES, measure};
 pub use read::{ReadError, is_recording, read};
+pub use tuning::tuning;
 pub use write::RecordingWriter;
 
 use crate::formats::html::{calls, operations};
@@ -69,6 +71,9 @@ pub struct Header {
     /// The library's cost for a process and its effects on it, if they were measured.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub footprint: Option<Box<crate::footprint::Footprint>>,
+    /// What the library decides on the machine that software GPUs are given, or why it does not say.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tuning: Option<Result<Box<crate::tuning::Tuning>, String>>,
 }
 
 /// The facts that identify a library.

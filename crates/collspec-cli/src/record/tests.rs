@@ -18,6 +18,7 @@ fn header() -> Header {
         seed: 7,
         started: 1_790_000_000,
         footprint: None,
+        tuning: None,
     }
 }
 

@@ -6,16 +6,19 @@
 //! | `ask` | starts a process for each node, and reads what the library of rank 0 has written |
 //! | `call` | a node's side: makes a communicator and calls the operations |
 //! | `search` | what the log says about the communicator |
+//! | `request` | which calls the library is asked for, and in which processes |
 //! | `changes` | what differs between two libraries |
 mod ask;
 mod call;
 mod changes;
+mod request;
 mod search;
 
 use crate::footprint::Choice;
 pub use ask::{Node, Request, TuningError, ask, enter_if_asked};
 pub use call::Task;
-pub use changes::changes;
+pub use changes::{ChoiceChange, changes};
+pub use request::{Calls, NAMES_OPERATIONS, TELLS, nodes_of};
 use serde::{Deserialize, Serialize};
 
 /// The version of the JSON object.

@@ -1,0 +1,62 @@
+//! Which calls a library is asked for, and the processes in which it makes them.
+use super::{Node, Task};
+use crate::footprint::OPERATIONS;
+use collspec_core::num::DType;
+use collspec_run::run::{Machine, ranks_of_part};
+use collspec_suite::suite::ChosenBackend;
+use std::path::Path;
+
+/// The first version of NCCL that writes its choices to its log.
+pub const TELLS: i32 = 22200;
+/// The first that also names the operation.
+pub const NAMES_OPERATIONS: i32 = 22300;
+
+/// The calls of every rank.
+#[derive(Clone, Debug)]
+pub struct Calls {
+    /// Names of the operations, as in NCCL's log.
+    pub operations: Vec<String>,
+    /// Bytes of the operations.
+    pub sizes: Vec<u64>,
+    /// The type of all elements.
+    pub dtype: DType,
+}
+
+impl Calls {
+    /// Every operation, from 1 KiB to 1 GiB.
+    pub fn usual() -> Self {
+        let operations = OPERATIONS.iter().map(|(_, name)| (*name).to_owned()).collect();
+        Self { operations, sizes: (10..=30).map(|power| 1 << power).collect(), dtype: DType::F32 }
+    }
+}
+
+/// The processes for so many ranks, in equal blocks; `None` if a node has no rank or too few GPUs.
+pub fn nodes_of(
+    chosen: &ChosenBackend,
+    library: &Path,
+    machine: &Machine,
+    ranks: usize,
+    calls: &Calls,
+) -> Option<Vec<Node>> {
+    let nodes = machine.node_names().len().max(1);
+    let node = |number: usize| {
+        let own = ranks_of_part(number, nodes, u32::try_from(ranks).ok()?);
+        if !(1..=machine.gpus.devices.len()).contains(&own.len()) {
+            return None;
+        }
+        let mut variables = chosen.backend.env();
+        // A worker's variable would make the process a worker.
+        variables.retain(|(name, _)| name != collspec_run::child::LIBRARY);
+        variables.extend(machine.node_variables(number));
+        let task = Task {
+            library: library.to_owned(),
+            ranks: own.start as usize..own.end as usize,
+            world: ranks,
+            operations: calls.operations.clone(),
+            sizes: calls.sizes.clone(),
+            dtype: calls.dtype.name().to_owned(),
+        };
+        Some(Node { task, variables })
+    };
+    (0..nodes).map(node).collect()
+}
