@@ -45,6 +45,16 @@ impl Header {
         kinds.into_iter().map(|(name, count)| format!("{count} x {name}")).collect()
     }
 
+    /// The machine that software GPUs were given, such as `2 nodes of dgx-h100`; `None` if it was not named.
+    pub fn machine_in_words(&self) -> Option<String> {
+        let value = |name: &str| self.options.iter().skip_while(|word| *word != name).nth(1).map(String::as_str);
+        match (value("--machine"), value("--nodes")) {
+            (None, None) => None,
+            (machine, None | Some("1")) => machine.map(str::to_owned),
+            (machine, Some(nodes)) => Some(format!("{nodes} nodes of {}", machine.unwrap_or("software GPUs"))),
+        }
+    }
+
     /// True if the library ran on software GPUs.
     pub fn has_software_gpus(&self) -> bool {
         self.devices.iter().any(|device| device.name == collspec_run::backend::software_gpus::NAME)

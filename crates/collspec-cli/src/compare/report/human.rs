@@ -327,6 +327,7 @@ pub(super) fn side(side: &SideSummary) -> String {
     words.extend(library.build_id.iter().map(|id| format!(", build id {}", id.get(..12).unwrap_or(id))));
     words.push(')');
     words.extend(header.devices_in_words().into_iter().map(|devices| format!(", {devices}")));
+    words.extend(header.machine_in_words().map(|machine| format!(", as {machine}")));
     if side.recorded {
         words.push_str(", recorded");
     }
