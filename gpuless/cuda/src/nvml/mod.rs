@@ -2,7 +2,7 @@
 //!
 //! - All devices are identical, and are those of the runtime's [settings](crate::api::Settings). Each has NVLinks to one switch, a separate
 //!   PCI bus, and access to every other device.
-//! - Features that a software GPU does not have (a fabric, counters of errors) are `NVML_ERROR_NOT_SUPPORTED`.
+//! - Features that a software GPU does not have (counters of errors, and a fabric where no NVLink domain is described) are `NVML_ERROR_NOT_SUPPORTED`.
 //! - Functions that are not here do not exist: NCCL continues without them.
 //!
 //! NCCL opens `libnvidia-ml.so.1` by its name; [`crate::imports`] redirects that to this module.
@@ -10,6 +10,7 @@
 #![allow(unsafe_code)] // addresses that callers of a C interface give
 
 mod devices;
+mod fabric;
 mod handles;
 mod links;
 mod pci;
@@ -32,6 +33,7 @@ const INVALID_ARGUMENT: c_int = 2;
 const NOT_SUPPORTED: c_int = 3;
 const NOT_FOUND: c_int = 6;
 const INSUFFICIENT_SIZE: c_int = 7;
+const VERSION_MISMATCH: c_int = 25;
 const UNKNOWN: c_int = 999;
 
 /// Runs the body of a C function: a panic is an unknown error.
@@ -86,7 +88,14 @@ pub(crate) const NAME: &str = "libnvidia-ml.so.1";
 
 /// A function of NVML by its name.
 pub fn function(name: &str) -> Option<*const ()> {
-    let rooms = [devices::FUNCTIONS, handles::FUNCTIONS, links::FUNCTIONS, pci::FUNCTIONS, system::FUNCTIONS];
+    let rooms = [
+        devices::FUNCTIONS,
+        fabric::FUNCTIONS,
+        handles::FUNCTIONS,
+        links::FUNCTIONS,
+        pci::FUNCTIONS,
+        system::FUNCTIONS,
+    ];
     let found = rooms.into_iter().flatten().find(|(known, _)| *known == name).map(|(_, function)| function());
     found.or_else(|| (name == "nvmlErrorString").then_some(system::nvmlErrorString as *const ()))
 }
