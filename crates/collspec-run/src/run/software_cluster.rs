@@ -77,11 +77,15 @@ impl SoftwareCluster {
     }
 
     /// What keeps a version from a bug that it would not show on the machine: 2.28.7 to 2.28.9 crash beside adapters that GPUs cannot drive themselves,
-    /// and these look like some that they can.
+    /// and these look like some that they can; up to 2.27.2, the CPUs of all nodes of an NVLink domain are the same to NCCL if they come from a file.
     pub fn avoided(&self, version: i32) -> Option<(String, String)> {
-        let has_adapters = self.profile.as_ref().is_some_and(|profile| !profile.nics.is_empty());
-        let through_a_proxy = ("NCCL_GIN_TYPE".to_owned(), "2".to_owned());
-        (has_adapters && (22807..=22809).contains(&version)).then_some(through_a_proxy)
+        let profile = self.profile.as_ref()?;
+        let (name, value) = match version {
+            22807..=22809 if !profile.nics.is_empty() => ("NCCL_GIN_TYPE", "2"),
+            ..22703 if profile.joined_nodes > 1 => ("NCCL_MNNVL_ENABLE", "0"),
+            _ => return None,
+        };
+        Some((name.to_owned(), value.to_owned()))
     }
 
     /// NVLinks of each GPU.
@@ -149,6 +153,9 @@ mod tests {
             text.split(";tray=").nth(1).unwrap().to_owned()
         };
         assert_eq!([0, 1, 17].map(tray), [0, 1, 17].map(|number| format!("{number}@{}-0", fabric())));
+        let avoided = |version| cluster.avoided(version).map(|(name, _)| name);
+        assert_eq!(avoided(22605).as_deref(), Some("NCCL_MNNVL_ENABLE"));
+        assert_eq!((avoided(22703), avoided(22808).as_deref()), (None, Some("NCCL_GIN_TYPE")));
         assert_eq!([18, 19].map(tray), [0, 1].map(|number| format!("{number}@{}-1", fabric())), "the second rack");
     }
 }
