@@ -413,7 +413,7 @@ driver! {
     }
     fn cuMulticastCreate(place: Out<'_, u64>, properties: In<Properties>) {
         let (place, properties) = (place.ok_or(errors::INVALID_VALUE)?, checked(properties)?);
-        let handles = HandleTypes::of(properties.handles)?;
+        let handles = HandleTypes::of(properties.handles).ok_or(errors::NOT_SUPPORTED)?;
         aligned(&[properties.bytes as u64])?;
         if properties.bytes == 0 {
             return Err(errors::INVALID_VALUE);

@@ -4,7 +4,6 @@
 //! All machines of a domain are processes of this one, so a handle of the fabric says which file of which process it means. A process gets such
 //! handles from elsewhere, and they may be old or made up: whatever the bytes are, only a file of the kind that this module makes is opened, and only
 //! the very one that the handle was made for is taken.
-use super::errors;
 use super::process_handle::ProcessHandle;
 use super::settings::settings;
 use gpuless_device::refusals;
@@ -38,11 +37,11 @@ impl HandleType {
 pub(super) struct HandleTypes(c_ulonglong);
 
 impl HandleTypes {
-    /// The types that a caller asks for, one bit for each.
-    pub fn of(bits: c_ulonglong) -> Result<Self, c_int> {
+    /// The types that a caller asks for, one bit for each, if all of them are here.
+    pub fn of(bits: c_ulonglong) -> Option<Self> {
         let fabric = HandleType::of(HandleType::Fabric as c_int).map_or(0, |kind| kind as c_ulonglong);
         let known = HandleType::Descriptor as c_ulonglong | fabric;
-        if bits & !known == 0 { Ok(Self(bits)) } else { Err(errors::NOT_SUPPORTED) }
+        (bits & !known == 0).then_some(Self(bits))
     }
 
     /// Those of memory that came as a handle of this type.
@@ -66,12 +65,12 @@ impl HandleTypes {
 /// Begins every handle of the fabric.
 const MAGIC: u64 = u64::from_ne_bytes(*b"fabric\0\0");
 
-/// The handle of the fabric for a file of this process.
-pub(super) fn fabric_handle(file: &SealedFile) -> Result<ProcessHandle, c_int> {
-    let domain = settings().domain.as_ref().ok_or(errors::NOT_SUPPORTED)?;
-    let descriptor = u64::try_from(file.file().as_raw_fd()).map_err(|_| errors::UNKNOWN)?;
+/// The handle of the fabric for a file of this process. `None` outside of a domain.
+pub(super) fn fabric_handle(file: &SealedFile) -> Option<ProcessHandle> {
+    let domain = settings().domain.as_ref()?;
+    let descriptor = u64::try_from(file.file().as_raw_fd()).ok()?;
     let process = std::process::id().into();
-    Ok(ProcessHandle::of_words([MAGIC, domain.id(), process, descriptor, file.inode(), 0, 0, 0]))
+    Some(ProcessHandle::of_words([MAGIC, domain.id(), process, descriptor, file.inode(), 0, 0, 0]))
 }
 
 /// The file that a handle of the fabric was made for. `None` if the bytes are not a handle of this domain, or the file is gone.

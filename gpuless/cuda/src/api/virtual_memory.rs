@@ -391,7 +391,7 @@ driver! {
         if properties.kind != PINNED {
             return Err(errors::INVALID_VALUE);
         }
-        let handles = HandleTypes::of(properties.handles as c_uint as c_ulonglong)?;
+        let handles = HandleTypes::of(properties.handles as c_uint as c_ulonglong).ok_or(errors::NOT_SUPPORTED)?;
         let memory = Memory::new(properties.location.get()?, bytes, handles)?;
         place.write(add(Object::Memory(memory))?);
         Ok(())
@@ -436,7 +436,7 @@ driver! {
         let object = object(handle)?;
         let kind = HandleType::of(kind).filter(|kind| object.handles().has(*kind)).ok_or(errors::INVALID_VALUE)?;
         if kind == HandleType::Fabric {
-            return place.write(fabric_handle(object.file())?.bytes());
+            return place.write(fabric_handle(object.file()).ok_or(errors::NOT_SUPPORTED)?.bytes());
         }
         let copy = object.file().file().try_clone().map_err(|error| errors::refused("a handle of memory", 0, &error))?;
         // The place is checked before the descriptor is the caller's.

@@ -10,7 +10,6 @@
 #![allow(unsafe_code)] // addresses that callers of a C interface give
 
 mod devices;
-mod fabric;
 mod handles;
 mod links;
 mod pci;
@@ -88,14 +87,7 @@ pub(crate) const NAME: &str = "libnvidia-ml.so.1";
 
 /// A function of NVML by its name.
 pub fn function(name: &str) -> Option<*const ()> {
-    let rooms = [
-        devices::FUNCTIONS,
-        fabric::FUNCTIONS,
-        handles::FUNCTIONS,
-        links::FUNCTIONS,
-        pci::FUNCTIONS,
-        system::FUNCTIONS,
-    ];
+    let rooms = [devices::FUNCTIONS, handles::FUNCTIONS, links::FUNCTIONS, pci::FUNCTIONS, system::FUNCTIONS];
     let found = rooms.into_iter().flatten().find(|(known, _)| *known == name).map(|(_, function)| function());
     found.or_else(|| (name == "nvmlErrorString").then_some(system::nvmlErrorString as *const ()))
 }

@@ -1,6 +1,5 @@
 //! The functions as NCCL calls them. Initialization is a state of the whole process, so all of it is one test.
 use super::devices::*;
-use super::fabric::*;
 use super::handles::*;
 use super::links::*;
 use super::pci::*;
