@@ -45,7 +45,7 @@ fn a_tray_of_a_rack_says_how_many_its_nvlinks_join() {
     assert!(topology.contains("arch=\"arm64\"") && topology.contains("<c2c bw=\"225000\""), "{topology}");
     let (_, text) = PROFILES.iter().find(|(name, _)| *name == "gb200-nvl72").unwrap();
     for (nodes, words) in
-        [("nodes = 0", "1 to 576 GPUs"), ("nodes = 145", "1 to 576 GPUs"), ("nodes = -1", "m.toml:20")]
+        [("nodes = 0", "1 to 576 GPUs"), ("nodes = 145", "1 to 576 GPUs"), ("nodes = -1", "m.toml:19")]
     {
         let told = wrong("m.toml", &text.replacen("nodes = 18", nodes, 1));
         assert!(told.contains(words), "{nodes}: {told}");
