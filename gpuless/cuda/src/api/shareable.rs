@@ -1,7 +1,7 @@
 //! Handles of memory and of multicast objects for other processes: descriptors, and handles of the fabric, which are 64 bytes that a process on any
 //! machine of the NVLink domain may open.
 //!
-//! All machines of a domain are processes of this one, so a handle of the fabric says which file of which process it means. A process gets such
+//! All trays of a domain are processes on one machine, so a handle of the fabric says which file of which process it means. A process gets such
 //! handles from elsewhere, and they may be old or made up: whatever the bytes are, only a file of the kind that this module makes is opened, and only
 //! the very one that the handle was made for is taken.
 use super::process_handle::ProcessHandle;
