@@ -90,3 +90,25 @@ fn a_real_library_tells_what_it_chooses_for_a_machine() {
     let other = home.run(&[&["tuning", "--against", "two.json"][..], &options].concat());
     assert!(other.out.contains("nodes: 2 -> 1") && other.out.contains("-> NVLS SIMPLE"), "{other}");
 }
+
+/// With COLLSPEC_TEST_NCCL_LIBRARIES: the trays of a rack are one NVLink domain, so that no message goes through an adapter.
+#[test]
+fn nodes_of_an_nvlink_domain_need_no_adapter() {
+    let Some(library) = newest_real() else { return };
+    let home = Home::new();
+    let sum =
+        "world_size = 4\nop = \"all_reduce\"\ndtype = \"f32\"\ninputs = { each = \"rank + i % 7\", count = 10000 }\n";
+    let first_message = "fault = { kind = \"ib_late_message\", at = 1 }\nrequires = { nodes = 2 }\n";
+    home.file("joined.toml", &format!("{sum}{first_message}"));
+    home.file("apart.toml", &format!("{sum}{first_message}env.NCCL_MNNVL_ENABLE = \"0\"\n"));
+    home.file("switch.toml", &format!("{sum}env.NCCL_ALGO = \"NVLS\"\n"));
+    let options =
+        ["--nccl", library.to_str().unwrap(), "--driver", "software", "--machine", "gb200-nvl72", "--nodes", "2"];
+    let run = |file: &str| home.run(&[&["run", file][..], &options].concat());
+    let joined = run("joined.toml");
+    assert!(joined.out.contains("the fault ib_late_message of the process of rank 0 did not strike"), "{joined}");
+    for file in ["apart.toml", "switch.toml"] {
+        let right = run(file);
+        assert_eq!(right.code, 0, "{right}");
+    }
+}

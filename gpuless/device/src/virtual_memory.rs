@@ -7,7 +7,7 @@ use std::ffi::CString;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::ptr::null_mut;
 use std::sync::atomic::AtomicU64;
 use std::sync::{PoisonError, RwLock};
@@ -59,9 +59,7 @@ impl SealedFile {
         if seals < 0 || seals & SEALS != SEALS {
             return Err(refused());
         }
-        let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
-        let name = link.to_str().and_then(|link| link.strip_prefix("/memfd:")?.strip_suffix(" (deleted)"));
-        let name = name.and_then(|name| name.strip_prefix(PREFIX)).ok_or_else(refused)?.to_owned();
+        let name = name_of(&file)?;
         let known = file.metadata()?;
         let bytes = usize::try_from(known.len()).map_err(|_| refused())?;
         Ok(Self { name, inode: known.ino(), bytes, file })
@@ -69,10 +67,16 @@ impl SealedFile {
 
     /// The file that another process has under this descriptor, if it is one of these.
     ///
+    /// The numbers may come from anywhere, and opening a device or a pipe can have effects: the file is named first, and opened when its name is that
+    /// of one of these.
+    ///
     /// # Errors
     /// It is not, or the process has ended.
     pub fn of_process(process: u32, descriptor: i32) -> io::Result<Self> {
-        Self::of(File::options().read(true).write(true).open(format!("/proc/{process}/fd/{descriptor}"))?)
+        let path = format!("/proc/{process}/fd/{descriptor}");
+        let named = File::options().read(true).custom_flags(libc::O_PATH).open(path)?;
+        name_of(&named)?;
+        Self::of(File::options().read(true).write(true).open(format!("/proc/self/fd/{}", named.as_raw_fd()))?)
     }
 
     /// The name that it was made with.
@@ -120,6 +124,14 @@ impl SealedFile {
         let _ = map.advise(Advice::NoHugePage);
         Ok(map)
     }
+}
+
+/// The name that one of these files was made with.
+fn name_of(file: &File) -> io::Result<String> {
+    let link = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd()))?;
+    let name = link.to_str().and_then(|link| link.strip_prefix("/memfd:")?.strip_suffix(" (deleted)"));
+    let name = name.and_then(|name| name.strip_prefix(PREFIX));
+    Ok(name.ok_or(io::ErrorKind::InvalidInput)?.to_owned())
 }
 
 /// The words of a file, mapped.
@@ -331,7 +343,11 @@ mod tests {
         assert!(SealedFile::of(elsewhere).is_err());
         // SAFETY: a text with its end; the descriptor is new.
         let unsealed = unsafe { File::from_raw_fd(libc::memfd_create(c"gpuless:test".as_ptr(), 0)) };
-        assert!(SealedFile::of(unsealed).is_err(), "it could become shorter while it is mapped");
+        let unsealed_elsewhere = SealedFile::of_process(std::process::id(), unsealed.as_raw_fd());
+        assert!(
+            unsealed_elsewhere.is_err() && SealedFile::of(unsealed).is_err(),
+            "it could become shorter while it is mapped"
+        );
         assert!(Reservation::new(PAGE, 3 * PAGE).is_err() && Reservation::new(usize::MAX / PAGE * PAGE, 1).is_err());
     }
 }

@@ -67,7 +67,6 @@ extern "C" fn set_up() {
         node: variable("GPULESS_VERBS_NODE").unwrap_or_default(),
         fabric: variable("GPULESS_VERBS_FABRIC").unwrap_or_default(),
         retry_time: variable("GPULESS_VERBS_RETRY_MS").and_then(|time| time.parse().ok()).map(Duration::from_millis),
-        ..Settings::default()
     };
     // A program that has set the library up itself keeps its settings.
     _ = configure(settings);

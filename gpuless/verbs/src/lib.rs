@@ -38,7 +38,7 @@ mod exports;
 mod tests;
 
 pub use exports::function;
-pub use settings::{AlreadyConfigured, Arrival, LinkLayer, Nic, Settings, configure, set_arrival};
+pub use settings::{AlreadyConfigured, Arrival, LinkLayer, Nic, Settings, configure, hash, set_arrival};
 
 /// The names under which programs open libibverbs.
 pub const LIBRARIES: [&str; 2] = ["libibverbs.so", "libibverbs.so.1"];

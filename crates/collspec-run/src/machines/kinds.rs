@@ -6,6 +6,8 @@ use std::path::{Path, PathBuf};
 /// The most GPUs of a machine: NCCL refuses to work with more.
 pub(super) const MOST_GPUS: usize = 32;
 pub(super) const MOST_NICS: usize = 32;
+/// The most GPUs of an NVLink domain, with switches of the fifth generation.
+pub(super) const MOST_JOINED_GPUS: usize = 576;
 /// The most NVLinks of a GPU: those of a B200.
 pub(super) const MOST_LINKS: u32 = 18;
 

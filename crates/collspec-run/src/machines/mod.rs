@@ -22,8 +22,8 @@ macro_rules! profiles {
         [$(($name, include_str!(concat!("../../machines/", $name, ".toml")))),*]
     };
 }
-const PROFILES: [(&str, &str); 6] =
-    profiles!["dgx-a100", "dgx-h100", "dgx-h200", "hgx-b200", "pcie-l40s", "workstation"];
+const PROFILES: [(&str, &str); 7] =
+    profiles!["dgx-a100", "dgx-h100", "dgx-h200", "gb200-nvl72", "hgx-b200", "pcie-l40s", "workstation"];
 
 /// What software GPUs cannot be as on any machine.
 pub const NOT_AS_ON_THE_MACHINE: [&str; 3] = ["kernels of the library's newest PTX", "no SHARP", "times mean nothing"];
@@ -45,6 +45,8 @@ pub struct MachineProfile {
     pub gpus: Vec<Gpu>,
     /// Its network adapters for RDMA.
     pub nics: Vec<Nic>,
+    /// The number of such machines that one NVLink domain joins: 1 where NVLinks end at the machine.
+    pub joined_nodes: usize,
     /// The lines of its file that say nothing about a machine.
     pub left_out: Vec<String>,
     topology: Element,
@@ -91,11 +93,11 @@ impl MachineProfile {
     }
 
     fn of_profile(name: &str, path: &Path, text: &str) -> Result<Self, MachineError> {
-        let profile::Profile { title, sources, gpu, link_layer, topology } = profile::read(path, text)?;
+        let profile::Profile { title, sources, gpu, link_layer, joined_nodes, topology } = profile::read(path, text)?;
         let facts = facts::of(path, &topology, Some(link_layer))?;
         let facts::Facts { capability, gpus, nics } = facts;
         let name = name.to_owned();
-        Ok(Self { name, title, sources, gpu, capability, gpus, nics, left_out: Vec::new(), topology })
+        Ok(Self { name, title, sources, gpu, capability, gpus, nics, joined_nodes, left_out: Vec::new(), topology })
     }
 
     fn of_topology(name: &str, path: &Path, text: &str) -> Result<Self, MachineError> {
@@ -112,6 +114,7 @@ impl MachineProfile {
             capability,
             gpus,
             nics,
+            joined_nodes: 1,
             left_out,
             topology,
         })
@@ -152,9 +155,10 @@ impl MachineProfile {
     /// What it is, in a line.
     pub fn summary(&self) -> String {
         let (gpus, nics) = (self.gpus.len(), self.nics.len());
-        let links = match self.nvlinks() {
-            0 => "no NVLink".to_owned(),
-            links => format!("{links} NVLinks each"),
+        let links = match (self.nvlinks(), self.joined_nodes) {
+            (0, _) => "no NVLink".to_owned(),
+            (links, 1) => format!("{links} NVLinks each"),
+            (links, nodes) => format!("{links} NVLinks each, which join {nodes} nodes"),
         };
         let adapters = match self.nics.first() {
             None => "no RDMA".to_owned(),

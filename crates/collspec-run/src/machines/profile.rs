@@ -1,7 +1,7 @@
 //! Reads a profile: a machine in a few lines of TOML, from which the topology is made.
 use super::element::Element;
 use super::facts::ALL_CORES;
-use super::kinds::{GpuKind, LinkLayer, MOST_GPUS, MOST_LINKS, MOST_NICS, MachineError};
+use super::kinds::{GpuKind, LinkLayer, MOST_GPUS, MOST_JOINED_GPUS, MOST_LINKS, MOST_NICS, MachineError};
 use serde::Deserialize;
 use std::path::Path;
 use toml::Spanned;
@@ -39,6 +39,8 @@ struct NvLink {
     /// Of each GPU.
     links: Spanned<u32>,
     switches: Spanned<u32>,
+    /// The machines that the switches join to one NVLink domain: this one alone, unless it is said.
+    nodes: Option<Spanned<usize>>,
 }
 
 #[derive(Deserialize)]
@@ -108,6 +110,7 @@ pub(super) struct Profile {
     pub sources: Vec<String>,
     pub gpu: GpuKind,
     pub link_layer: LinkLayer,
+    pub joined_nodes: usize,
     pub topology: Element,
 }
 
@@ -131,7 +134,7 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Profile, MachineError> {
     let (sms, memory) = (&gpu.multiprocessors, &gpu.memory_gib);
     wanted((1..=1024).contains(sms.get_ref()), sms.span(), "expected 1 to 1024 multiprocessors")?;
     wanted((1..=4096).contains(memory.get_ref()), memory.span(), "expected 1 to 4096 GiB")?;
-    if let Some(NvLink { links, switches }) = &nvlink {
+    if let Some(NvLink { links, switches, .. }) = &nvlink {
         let fits = (1..=MOST_LINKS).contains(links.get_ref());
         wanted(fits, links.span(), &format!("a GPU has 1 to {MOST_LINKS} NVLinks"))?;
         let fits = (1..=*links.get_ref()).contains(switches.get_ref());
@@ -160,6 +163,11 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Profile, MachineError> {
         (groups().map(|group| usize::from(group.gpus)).sum(), groups().map(|group| usize::from(group.nics)).sum());
     let at = || pci.numa.span();
     wanted((1..=MOST_GPUS).contains(&gpus), at(), &format!("expected 1 to {MOST_GPUS} GPUs; there are {gpus}"))?;
+    let joined = nvlink.as_ref().and_then(|nvlink| nvlink.nodes.as_ref());
+    if let Some(nodes) = joined {
+        let fits = *nodes.get_ref() > 0 && nodes.get_ref().saturating_mul(gpus) <= MOST_JOINED_GPUS;
+        wanted(fits, nodes.span(), &format!("an NVLink domain has 1 to {MOST_JOINED_GPUS} GPUs"))?;
+    }
     wanted(nics <= MOST_NICS, at(), &format!("expected at most {MOST_NICS} network adapters; there are {nics}"))?;
     wanted(groups().count() <= MOST_SWITCHES, at(), &format!("expected at most {MOST_SWITCHES} switches"))?;
     wanted(
@@ -168,12 +176,13 @@ pub(super) fn read(path: &Path, text: &str) -> Result<Profile, MachineError> {
         "network adapters need a [nic], which says what they are, and [nic] needs some",
     )?;
 
+    let joined_nodes = joined.map_or(1, |nodes| *nodes.get_ref());
     let topology =
         Maker { gpu: &gpu, capability, nvlink: nvlink.as_ref(), cpu: &cpu, nic: nic.as_ref(), pci: &pci }.make();
     let memory = u64::from(*memory.get_ref()) << 30;
     let gpu = GpuKind { name: gpu.name, multiprocessors: *sms.get_ref(), memory };
     let link_layer = nic.map_or(LinkLayer::InfiniBand, |nic| nic.link_layer);
-    Ok(Profile { title, sources, gpu, link_layer, topology })
+    Ok(Profile { title, sources, gpu, link_layer, joined_nodes, topology })
 }
 
 fn line_of(text: &str, position: usize) -> usize {
@@ -257,7 +266,7 @@ impl Maker<'_> {
         let sm = (self.capability.0 * 10 + self.capability.1).to_string();
         let gdr = if self.gpu.gpudirect { "1" } else { "0" };
         let mut gpu = Element::new("gpu", &[("dev", &number.to_string()), ("sm", &sm), ("gdr", gdr)]);
-        if let Some(NvLink { links, switches }) = self.nvlink {
+        if let Some(NvLink { links, switches, .. }) = self.nvlink {
             let (links, switches) = (*links.get_ref(), *switches.get_ref());
             for switch in 0..switches {
                 // The remaining links go to the last switches.

@@ -36,6 +36,24 @@ fn a_dgx_h100_has_the_links_and_adapters_of_one() {
 }
 
 #[test]
+fn a_tray_of_a_rack_says_how_many_its_nvlinks_join() {
+    let machine = MachineProfile::find("gb200-nvl72").unwrap();
+    assert_eq!((machine.gpus.len(), machine.nics.len(), machine.nvlinks(), machine.joined_nodes), (4, 4, 18, 18));
+    let summary = "4 x NVIDIA GB200 (10.0), 18 NVLinks each, which join 18 nodes, 4 x 400 Gb/s InfiniBand";
+    assert_eq!(machine.summary(), summary);
+    let topology = machine.topology();
+    assert!(topology.contains("arch=\"arm64\"") && topology.contains("<c2c bw=\"225000\""), "{topology}");
+    let (_, text) = PROFILES.iter().find(|(name, _)| *name == "gb200-nvl72").unwrap();
+    for (nodes, words) in
+        [("nodes = 0", "1 to 576 GPUs"), ("nodes = 145", "1 to 576 GPUs"), ("nodes = -1", "m.toml:19")]
+    {
+        let told = wrong("m.toml", &text.replacen("nodes = 18", nodes, 1));
+        assert!(told.contains(words), "{nodes}: {told}");
+    }
+    assert!(MachineProfile::all().iter().all(|other| (other.joined_nodes > 1) == (other.name == "gb200-nvl72")));
+}
+
+#[test]
 fn a_name_that_no_machine_has_is_an_error_with_the_nearest_one() {
     let words = MachineProfile::find("dgx-h1000").unwrap_err().to_string();
     assert!(words.contains("did you mean dgx-h100?") && words.contains("workstation"), "{words}");

@@ -57,7 +57,7 @@ impl SoftwareCluster {
         let set = |name: &str, value: String| (name.to_owned(), value);
         let mut all = Vec::new();
         let name = self.nodes.get(node).map_or("", String::as_str);
-        let placed = |text: String| format!("{text};node={name};fabric={}", fabric());
+        let placed = |text: String| format!("{text};node={name};fabric={}{}", fabric(), self.tray(node));
         all.extend(self.description().map(|text| set(DESCRIPTION, placed(text))));
         all.extend(self.topology.as_ref().map(|path| set(TOPOLOGY, path.display().to_string())));
         if self.nodes.len() > 1 {
@@ -68,12 +68,24 @@ impl SoftwareCluster {
         all
     }
 
+    /// What software GPUs are told of the NVLink domain that a node is in: its number there, and the domain's name.
+    fn tray(&self, node: usize) -> String {
+        match self.profile.as_ref().map_or(1, |profile| profile.joined_nodes) {
+            1 => String::new(),
+            nodes => format!(";tray={}@{}-{}", node % nodes, fabric(), node / nodes),
+        }
+    }
+
     /// What keeps a version from a bug that it would not show on the machine: 2.28.7 to 2.28.9 crash beside adapters that GPUs cannot drive themselves,
-    /// and these look like some that they can.
+    /// and these look like some that they can; up to 2.27.2, the CPUs of all nodes of an NVLink domain are the same to NCCL if they come from a file.
     pub fn avoided(&self, version: i32) -> Option<(String, String)> {
-        let has_adapters = self.profile.as_ref().is_some_and(|profile| !profile.nics.is_empty());
-        let through_a_proxy = ("NCCL_GIN_TYPE".to_owned(), "2".to_owned());
-        (has_adapters && (22807..=22809).contains(&version)).then_some(through_a_proxy)
+        let profile = self.profile.as_ref()?;
+        let (name, value) = match version {
+            22807..=22809 if !profile.nics.is_empty() => ("NCCL_GIN_TYPE", "2"),
+            ..22703 if profile.joined_nodes > 1 => ("NCCL_MNNVL_ENABLE", "0"),
+            _ => return None,
+        };
+        Some((name.to_owned(), value.to_owned()))
     }
 
     /// NVLinks of each GPU.
@@ -128,7 +140,22 @@ mod tests {
         let [(_, first), (_, second)] = [0, 1].map(|node| cluster.variables(node).swap_remove(0));
         assert!(first.contains(";node=node0;fabric=") && second.contains(";node=node1;fabric="), "{first}");
         assert_eq!(first.split("fabric=").nth(1), second.split("fabric=").nth(1), "one network");
+        assert!(!first.contains("tray="), "{first}");
         let (_, topology) = &cluster.variables(0)[1];
         assert_eq!(std::fs::read_to_string(topology).unwrap(), cluster.profile.unwrap().topology());
+    }
+    #[test]
+    fn nodes_of_a_rack_are_trays_of_one_domain() {
+        let profile = MachineProfile::find("gb200-nvl72").unwrap();
+        let cluster = SoftwareCluster::new(Some(profile), NonZeroUsize::new(20).unwrap()).unwrap();
+        let tray = |node: usize| {
+            let (_, text) = cluster.variables(node).swap_remove(0);
+            text.split(";tray=").nth(1).unwrap().to_owned()
+        };
+        assert_eq!([0, 1, 17].map(tray), [0, 1, 17].map(|number| format!("{number}@{}-0", fabric())));
+        let avoided = |version| cluster.avoided(version).map(|(name, _)| name);
+        assert_eq!(avoided(22605).as_deref(), Some("NCCL_MNNVL_ENABLE"));
+        assert_eq!((avoided(22703), avoided(22808).as_deref()), (None, Some("NCCL_GIN_TYPE")));
+        assert_eq!([18, 19].map(tray), [0, 1].map(|number| format!("{number}@{}-1", fabric())), "the second rack");
     }
 }

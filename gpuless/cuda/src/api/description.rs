@@ -1,4 +1,5 @@
 //! A text that describes the devices, for a process that is started with it in a variable: `capability=9.0;nvlinks=18;...`.
+use super::domain::NvLinkDomain;
 use super::settings::{PciPlace, Settings};
 use gpuless_verbs::{LinkLayer, Nic};
 use std::str::FromStr;
@@ -34,7 +35,7 @@ pub enum DescriptionError {
 type Take = fn(&mut Settings, &str) -> Option<()>;
 
 /// What can be described, how, and what the value is.
-const KEYS: [(&str, &str, Take); 9] = [
+const KEYS: [(&str, &str, Take); 10] = [
     ("gpus", "PCI addresses with commas between them, each once", |settings, text| {
         let places: Vec<PciPlace> = text.split(',').map(PciPlace::parse).collect::<Option<_>>()?;
         let repeats = places.iter().enumerate().any(|(at, place)| places[..at].contains(place));
@@ -60,6 +61,11 @@ const KEYS: [(&str, &str, Take); 9] = [
     }),
     ("nvlinks", "a number from 0 to 18", |settings, text| {
         settings.nvlinks = digits(text).filter(|count| *count <= MOST_LINKS)?;
+        Some(())
+    }),
+    ("tray", "a machine's number in an NVLink domain, and the domain's name, such as 3@rack0", |settings, text| {
+        let (tray, name) = text.split_once('@').filter(|(_, name)| !name.is_empty())?;
+        settings.domain = Some(NvLinkDomain { name: name.to_owned(), tray: digits(tray)? });
         Some(())
     }),
     ("nics", "network adapters, such as mlx5_0@0000:80:00.0@400@ib, with commas between them", |settings, text| {
@@ -132,7 +138,7 @@ mod tests {
 
     #[test]
     fn what_a_text_names_is_set_and_the_rest_is_as_usual() {
-        let text = "gpus=0000:1b:00.0,0000:43:00.0;capability=9.0;multiprocessors=132;nvlinks=18;gpudirect=1;nics=a@0000:80:00.0@400@ib,b@0000:81:00.0@100@roce;node=n;fabric=f";
+        let text = "gpus=0000:1b:00.0,0000:43:00.0;capability=9.0;multiprocessors=132;nvlinks=18;tray=3@rack0;gpudirect=1;nics=a@0000:80:00.0@400@ib,b@0000:81:00.0@100@roce;node=n;fabric=f";
         let settings: Settings = text.parse().unwrap();
         let place = |bus| PciPlace { domain: 0, bus, slot: 0 };
         let described = Settings {
@@ -141,6 +147,7 @@ mod tests {
             capability: (9, 0),
             multiprocessors: 132,
             nvlinks: 18,
+            domain: Some(NvLinkDomain { name: "rack0".into(), tray: 3 }),
             gpudirect: true,
             network: gpuless_verbs::Settings {
                 nics: vec![
@@ -170,6 +177,9 @@ mod tests {
             "memory=-1",
             "nvlinks=19",
             "nvlinks=+1",
+            "tray=3",
+            "tray=3@",
+            "tray=-1@rack0",
             "gpudirect=yes",
             "nics=",
             "nics=mlx5_0@0000:80:00.0@400",

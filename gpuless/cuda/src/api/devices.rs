@@ -37,7 +37,7 @@ pub(super) fn attribute(number: c_int, device: usize) -> Result<c_int, c_int> {
     let known = settings();
     let PciPlace { domain, bus, slot } = known.pci(device);
     let (major, minor) = known.capability;
-    let gpudirect = u32::from(known.gpudirect);
+    let (gpudirect, is_in_domain) = (u32::from(known.gpudirect), u32::from(known.domain.is_some()));
     let of = |number: u32| c_int::try_from(number).unwrap_or(c_int::MAX);
     Ok(match number {
         1..=3 => 1024,                     // threads of a block, its first two dimensions
@@ -62,9 +62,10 @@ pub(super) fn attribute(number: c_int, device: usize) -> Result<c_int, c_int> {
         75 => of(major),                   // compute capability
         76 => of(minor),                   //
         78 | 95 | 115 | 125 => 1,          // priorities, cooperative launches, pools, events of several processes
-        102 | 103 => 1,                    // memory with handles, which are descriptors
+        102 | 103 => 1,                    // memory with handles that are descriptors
         110 | 116 | 124 => of(gpudirect),  // adapters reach virtual memory, other memory, and by DMA-BUF
         132 => c_int::from(major >= 9),    // multicast
+        128 | 143 => of(is_in_domain),     // memory with handles of the fabric, also on the host's nodes
         134 => 0,                          // node of the host's memory
         141 => 1,                          // memory with handles on the host's nodes
         81 => int(MULTIPROCESSOR_SHARED),  // shared memory of a multiprocessor

@@ -1,5 +1,5 @@
 //! Events by handle.
-use super::ipc::ProcessHandle;
+use super::process_handle::ProcessHandle;
 use super::{Handle, Out, Outcome, devices, errors, handles, put, runtime, streams};
 use crate::shared_event::{Place, SharedEvent};
 use gpuless_device::Event;

@@ -1,5 +1,6 @@
 //! Device memory of other processes.
 use super::blocks::{self, Kind};
+use super::process_handle::ProcessHandle;
 use super::{Handle, Out, devices, errors, put, runtime};
 use gpuless_device::refusals;
 use std::collections::BTreeMap;
@@ -10,35 +11,6 @@ use std::sync::{Mutex, PoisonError};
 
 const MAGIC: u64 = u64::from_ne_bytes(*b"gpuless\0");
 const LAZY_PEER_ACCESS: c_uint = 1;
-
-/// `cudaIpcMemHandle_t` and `cudaIpcEventHandle_t`, which may lie at any address.
-#[repr(C)]
-#[derive(Clone, Copy)]
-pub(super) struct ProcessHandle([u8; 64]);
-
-impl ProcessHandle {
-    pub fn of_words(words: [u64; 8]) -> Self {
-        let mut handle = Self([0; 64]);
-        for (place, word) in handle.0.chunks_exact_mut(8).zip(words) {
-            place.copy_from_slice(&word.to_ne_bytes());
-        }
-        handle
-    }
-
-    pub fn words(&self) -> [u64; 8] {
-        std::array::from_fn(|at| self.0[8 * at..8 * at + 8].try_into().map_or(0, u64::from_ne_bytes))
-    }
-}
-
-#[cfg(test)]
-impl ProcessHandle {
-    pub fn of(bytes: [u8; 64]) -> Self {
-        Self(bytes)
-    }
-    pub fn bytes(&self) -> &[u8; 64] {
-        &self.0
-    }
-}
 
 /// The information in a handle.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]

@@ -17,6 +17,7 @@ mod capture;
 mod description;
 mod devices;
 mod dma_buf;
+mod domain;
 mod driver;
 mod entry_points;
 mod errors;
@@ -34,10 +35,12 @@ mod multicast;
 mod objects;
 mod places;
 mod pools;
+mod process_handle;
 mod programs;
 mod properties;
 mod raw;
 mod settings;
+mod shareable;
 mod stream_memory;
 mod streams;
 #[cfg(test)]
@@ -51,6 +54,7 @@ pub use blocks::Owner;
 pub(crate) use blocks::in_use;
 pub(crate) use blocks::{are_pinned, owner};
 pub use description::DescriptionError;
+pub use domain::NvLinkDomain;
 pub use errors::{Failure, failures, forget_failures};
 pub use graves::after_launched_work;
 pub use kernels::{

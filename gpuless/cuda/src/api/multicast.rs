@@ -5,6 +5,7 @@
 use super::driver::driver;
 use super::locations::Location;
 use super::raw::In;
+use super::shareable::HandleTypes;
 use super::virtual_memory::{self, GRANULARITY, Object, Part};
 use super::{Out, Outcome, devices, errors, graves, put, settings};
 use gpuless_device::refusals;
@@ -20,8 +21,8 @@ use std::sync::{Arc, Mutex, PoisonError, RwLock};
 pub(super) const NAME: &str = "multicast";
 /// The granularity that is best: that of GPUs.
 const RECOMMENDED: usize = 512 << 20;
-/// Limit on the devices of an object.
-const MOST_DEVICES: usize = 64;
+/// Limit on the devices of an object: those of the largest NVLink domain.
+const MOST_DEVICES: usize = 576;
 /// Limit on the parts of memory that are bound to one at the same time.
 const MOST_PARTS: usize = 8192;
 
@@ -47,6 +48,11 @@ pub(super) struct Properties {
     pub bytes: usize,
     pub handles: c_ulonglong,
     pub flags: c_ulonglong,
+}
+
+/// A device's number among all that a switch reaches.
+fn number_of(device: usize) -> u64 {
+    settings().domain.as_ref().map_or(device as u64, |domain| domain.device(device))
 }
 
 /// Memory of a device that is bound to a range of the object.
@@ -104,32 +110,32 @@ struct View {
 pub(super) struct Multicast {
     file: SealedFile,
     words: Words,
-    pub shareable: bool,
+    pub handles: HandleTypes,
     view: RwLock<View>,
     /// What this process has bound: the part's number and state, and the memory.
     own: Mutex<Vec<(usize, u64, Arc<Object>)>>,
 }
 
 impl Multicast {
-    fn new(devices: usize, bytes: usize, shareable: bool) -> Result<Self, c_int> {
+    fn new(devices: usize, bytes: usize, handles: HandleTypes) -> Result<Self, c_int> {
         let room = ((PARTS + PART * MOST_PARTS) * 8).next_multiple_of(PAGE);
         let file = SealedFile::new(NAME, room).map_err(|error| errors::refused("a multicast object", room, &error))?;
-        let new = Self::of(file, shareable)?;
+        let new = Self::of(file, handles)?;
         new.word(BYTES)?.store(bytes as u64, Ordering::Release);
         new.word(DEVICES)?.store(devices as u64, Ordering::Release);
         Ok(new)
     }
 
     /// Another process's object.
-    pub fn imported(file: SealedFile) -> Result<Self, c_int> {
-        let new = Self::of(file, true)?;
+    pub fn imported(file: SealedFile, handles: HandleTypes) -> Result<Self, c_int> {
+        let new = Self::of(file, handles)?;
         let good = new.word(PARTS + PART * MOST_PARTS - 1).is_ok() && (1..=MOST_DEVICES).contains(&new.devices());
         if good { Ok(new) } else { Err(errors::INVALID_VALUE) }
     }
 
-    fn of(file: SealedFile, shareable: bool) -> Result<Self, c_int> {
+    fn of(file: SealedFile, handles: HandleTypes) -> Result<Self, c_int> {
         let words = file.words().map_err(|error| errors::refused("a multicast object", file.bytes(), &error))?;
-        Ok(Self { file, words, shareable, view: RwLock::default(), own: Mutex::default() })
+        Ok(Self { file, words, handles, view: RwLock::default(), own: Mutex::default() })
     }
 
     pub fn file(&self) -> &SealedFile {
@@ -161,7 +167,7 @@ impl Multicast {
     }
 
     fn add_device(&self, device: usize) -> Outcome {
-        let number = device as u64 + 1;
+        let number = number_of(device) + 1;
         for at in ADDED..ADDED + self.devices().min(MOST_DEVICES) {
             match self.word(at)?.compare_exchange(0, number, Ordering::AcqRel, Ordering::Acquire) {
                 Ok(_) => return Ok(()),
@@ -199,10 +205,10 @@ impl Multicast {
         let Object::Memory(memory) = &*object else { return Err(errors::INVALID_VALUE) };
         let Location::Device(device) = memory.location else { return Err(errors::INVALID_VALUE) };
         let end = start.checked_add(bytes as u64).filter(|end| *end <= self.bytes()).ok_or(errors::INVALID_VALUE)?;
-        let device = device as u64;
+        let device = number_of(device);
         let good = memory.file.holds(offset, bytes)
             && self.added().contains(&device)
-            && (memory.shareable || !self.shareable)
+            && (self.handles.is_none() || !memory.handles.is_none())
             && !self.parts().any(|(.., part)| part.device == device && part.overlaps(start, end));
         if !good {
             return Err(errors::INVALID_VALUE);
@@ -375,7 +381,9 @@ fn checked(properties: In<Properties>) -> Result<Properties, c_int> {
     let properties = properties.get()?;
     virtual_memory::no_flags(properties.flags)?;
     let devices = properties.devices as usize;
-    if devices == 0 || devices > settings().devices.min(MOST_DEVICES) {
+    // In a domain, devices of other machines can be added.
+    let most = if settings().domain.is_some() { MOST_DEVICES } else { settings().devices.min(MOST_DEVICES) };
+    if devices == 0 || devices > most {
         return Err(errors::INVALID_VALUE);
     }
     Ok(properties)
@@ -405,12 +413,12 @@ driver! {
     }
     fn cuMulticastCreate(place: Out<'_, u64>, properties: In<Properties>) {
         let (place, properties) = (place.ok_or(errors::INVALID_VALUE)?, checked(properties)?);
-        let shareable = virtual_memory::shareable(properties.handles)?;
+        let handles = HandleTypes::of(properties.handles).ok_or(errors::NOT_SUPPORTED)?;
         aligned(&[properties.bytes as u64])?;
         if properties.bytes == 0 {
             return Err(errors::INVALID_VALUE);
         }
-        let object = Multicast::new(properties.devices as usize, properties.bytes, shareable)?;
+        let object = Multicast::new(properties.devices as usize, properties.bytes, handles)?;
         place.write(virtual_memory::add(Object::Multicast(object))?);
         Ok(())
     }
@@ -435,7 +443,7 @@ driver! {
     }
     /// The range is made of whole parts that the device has bound.
     fn cuMulticastUnbind(handle: u64, device: c_int, start: usize, bytes: usize) {
-        let device = devices::device(device)? as u64;
+        let device = number_of(devices::device(device)?);
         let object = virtual_memory::object(handle)?;
         let multicast = object.multicast()?;
         let (start, end) = (start as u64, (start as u64).saturating_add(bytes as u64));

@@ -35,6 +35,10 @@ impl<T: Copy> In<T> {
         self.0.is_null()
     }
 
+    pub fn address(self) -> usize {
+        self.0.addr()
+    }
+
     /// The same address, for bytes.
     pub fn bytes(self) -> Bytes {
         Bytes(self.0.cast_mut().cast())

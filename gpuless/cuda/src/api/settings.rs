@@ -1,4 +1,5 @@
 //! The properties of the software GPUs.
+use super::domain::NvLinkDomain;
 use std::fmt;
 use std::sync::OnceLock;
 
@@ -44,6 +45,8 @@ pub struct Settings {
     pub capability: (u32, u32),
     /// NVLinks of each device; all lead to one switch.
     pub nvlinks: u32,
+    /// The NVLink domain that the devices share with those of other machines, if they do.
+    pub domain: Option<NvLinkDomain>,
     /// Bytes of memory of each device.
     pub memory: usize,
     /// Name of each device.
@@ -70,6 +73,7 @@ impl Default for Settings {
             devices: 8,
             capability: (12, 0),
             nvlinks: 1,
+            domain: None,
             memory: 80 << 30,
             name: "software GPU".to_owned(),
             places: vec![PciPlace { domain: 0, bus: 0x10, slot: 0 }],

@@ -1,12 +1,14 @@
 //! The driver's virtual memory management: memory without an address, and addresses at which it is mapped.
 //!
-//! Memory is a file in memory, so its handle can be given to another process as a descriptor, and pages that nothing is written to cost nothing.
+//! Memory is a file in memory, so that another process can have it, and pages that nothing is written to cost nothing.
 //! Access is for all devices once it is allowed for one, and always for reading and writing.
 use super::driver::driver;
 use super::locations::{Access, Location, LocationOf, Properties};
 use super::multicast::{self, Multicast};
+use super::process_handle::ProcessHandle;
 use super::raw::{self, In, Room};
-use super::{Handle, Out, Outcome, blocks, devices, errors, graves, handles, int, put, watch};
+use super::shareable::{HandleType, HandleTypes, fabric_file, fabric_handle};
+use super::{Out, Outcome, blocks, devices, errors, graves, handles, int, put, watch};
 use gpuless_device::refusals;
 use gpuless_device::virtual_memory::{Reservation, SealedFile};
 use std::collections::BTreeMap;
@@ -18,8 +20,6 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 pub(super) const GRANULARITY: usize = 2 << 20;
 /// `CU_MEM_ALLOCATION_TYPE_PINNED`.
 const PINNED: c_int = 1;
-/// `CU_MEM_HANDLE_TYPE_POSIX_FILE_DESCRIPTOR`, the only type of handle here.
-const DESCRIPTOR: c_int = 1;
 /// The access flags of `CUmemAccess_flags`: none, reading, and both.
 const ACCESSES: [c_ulonglong; 3] = [0, 1, 3];
 
@@ -47,13 +47,13 @@ impl LocationOf {
 pub(super) struct Memory {
     pub file: SealedFile,
     pub location: Location,
-    pub shareable: bool,
+    pub handles: HandleTypes,
     /// False if another process owns it.
     own: bool,
 }
 
 impl Memory {
-    fn new(location: Location, bytes: usize, shareable: bool) -> Result<Self, c_int> {
+    fn new(location: Location, bytes: usize, handles: HandleTypes) -> Result<Self, c_int> {
         let name = match location {
             Location::Device(device) => format!("device{device}"),
             Location::Host => "host".to_owned(),
@@ -65,17 +65,17 @@ impl Memory {
             give_room(location, bytes);
             errors::refused("device memory", bytes, &error)
         })?;
-        Ok(Self { file, location, shareable, own: true })
+        Ok(Self { file, location, handles, own: true })
     }
 
     /// Memory from another process, which names its place.
-    fn imported(file: SealedFile) -> Result<Self, c_int> {
+    fn imported(file: SealedFile, handles: HandleTypes) -> Result<Self, c_int> {
         let location = match (file.name(), file.name().strip_prefix("device")) {
             ("host", _) => Location::Host,
             (_, Some(number)) => Location::Device(devices::device(number.parse().map_err(|_| errors::INVALID_VALUE)?)?),
             _ => return Err(errors::INVALID_VALUE),
         };
-        Ok(Self { file, location, shareable: true, own: false })
+        Ok(Self { file, location, handles, own: false })
     }
 }
 
@@ -115,10 +115,10 @@ impl Object {
         }
     }
 
-    fn shareable(&self) -> bool {
+    fn handles(&self) -> HandleTypes {
         match self {
-            Self::Memory(memory) => memory.shareable,
-            Self::Multicast(multicast) => multicast.shareable,
+            Self::Memory(memory) => memory.handles,
+            Self::Multicast(multicast) => multicast.handles,
         }
     }
 
@@ -276,15 +276,6 @@ fn size(bytes: usize) -> Outcome {
     if bytes == 0 { Err(errors::INVALID_VALUE) } else { aligned(bytes) }
 }
 
-/// The types of handle that an allocation can have: none, or a descriptor.
-pub(super) fn shareable(handles: c_ulonglong) -> Result<bool, c_int> {
-    match handles {
-        0 => Ok(false),
-        1 => Ok(true),
-        _ => Err(errors::NOT_SUPPORTED),
-    }
-}
-
 pub(super) fn no_flags(flags: c_ulonglong) -> Outcome {
     if flags == 0 { Ok(()) } else { Err(errors::INVALID_VALUE) }
 }
@@ -332,7 +323,7 @@ pub(super) fn reach_nothing(start: usize, bytes: usize) -> bool {
 pub(super) fn handle_types(address: usize) -> Option<c_ulonglong> {
     let table = locked();
     let (_, mapping) = table.as_ref()?.at(address)?;
-    Some(c_ulonglong::from(mapping.object.shareable()))
+    Some(mapping.object.handles().bits())
 }
 
 /// The addresses at which this process has mapped the memory that is mapped at an address.
@@ -374,6 +365,17 @@ fn close(start: usize, object: &Arc<Object>) -> graves::Burial {
     }
 }
 
+/// The file that a handle of this type names.
+fn opened(handle: In<ProcessHandle>, kind: HandleType) -> Result<SealedFile, c_int> {
+    if kind == HandleType::Fabric {
+        return fabric_file(handle.get()?).ok_or(errors::INVALID_VALUE);
+    }
+    let number = i32::try_from(handle.address()).map_err(|_| errors::INVALID_VALUE)?;
+    SealedFile::of_process(std::process::id(), number)
+        .inspect_err(|error| refusals::note("another process's memory", 0, error))
+        .map_err(|_| errors::INVALID_VALUE)
+}
+
 driver! {
     fn cuMemGetAllocationGranularity(place: Out<'_, usize>, properties: In<Properties>, option: c_int) {
         properties.get()?.location.get()?;
@@ -389,8 +391,8 @@ driver! {
         if properties.kind != PINNED {
             return Err(errors::INVALID_VALUE);
         }
-        let shareable = shareable(properties.handles as c_uint as c_ulonglong)?;
-        let memory = Memory::new(properties.location.get()?, bytes, shareable)?;
+        let handles = HandleTypes::of(properties.handles as c_uint as c_ulonglong).ok_or(errors::NOT_SUPPORTED)?;
+        let memory = Memory::new(properties.location.get()?, bytes, handles)?;
         place.write(add(Object::Memory(memory))?);
         Ok(())
     }
@@ -420,7 +422,7 @@ driver! {
         let memory = object.memory()?;
         put(place, Properties {
             kind: PINNED,
-            handles: c_int::from(memory.shareable),
+            handles: memory.handles.bits() as c_int,
             location: LocationOf::of(memory.location),
             windows: 0,
             compression: 0,
@@ -432,29 +434,26 @@ driver! {
     fn cuMemExportToShareableHandle(place: Room, handle: u64, kind: c_int, flags: c_ulonglong) {
         no_flags(flags)?;
         let object = object(handle)?;
-        if kind != DESCRIPTOR || !object.shareable() {
-            return Err(errors::INVALID_VALUE);
+        let kind = HandleType::of(kind).filter(|kind| object.handles().has(*kind)).ok_or(errors::INVALID_VALUE)?;
+        if kind == HandleType::Fabric {
+            return place.write(fabric_handle(object.file()).ok_or(errors::NOT_SUPPORTED)?.bytes());
         }
         let copy = object.file().file().try_clone().map_err(|error| errors::refused("a handle of memory", 0, &error))?;
         // The place is checked before the descriptor is the caller's.
         place.write(&(-1 as c_int).to_ne_bytes())?;
         place.write(&copy.into_raw_fd().to_ne_bytes())
     }
-    fn cuMemImportFromShareableHandle(place: Out<'_, u64>, descriptor: Handle, kind: c_int) {
+    /// `handle` is a descriptor itself, or the address of a handle of the fabric.
+    fn cuMemImportFromShareableHandle(place: Out<'_, u64>, handle: In<ProcessHandle>, kind: c_int) {
         let place = place.ok_or(errors::INVALID_VALUE)?;
-        if kind != DESCRIPTOR {
-            return Err(errors::NOT_SUPPORTED);
-        }
-        let number = i32::try_from(descriptor.addr()).map_err(|_| errors::INVALID_VALUE)?;
-        let file = SealedFile::of_process(std::process::id(), number)
-            .inspect_err(|error| refusals::note("another process's memory", 0, error))
-            .map_err(|_| errors::INVALID_VALUE)?;
+        let kind = HandleType::of(kind).ok_or(errors::NOT_SUPPORTED)?;
+        let (file, handles) = (opened(handle, kind)?, HandleTypes::only(kind));
         place.write(table(|table| {
             let known = table.objects.get(&file.inode()).and_then(Weak::upgrade);
             let object = match known {
                 Some(object) => object,
-                None if file.name() == multicast::NAME => Arc::new(Object::Multicast(Multicast::imported(file)?)),
-                None => Arc::new(Object::Memory(Memory::imported(file)?)),
+                None if file.name() == multicast::NAME => Arc::new(Object::Multicast(Multicast::imported(file, handles)?)),
+                None => Arc::new(Object::Memory(Memory::imported(file, handles)?)),
             };
             Ok(table.add(object))
         })?);

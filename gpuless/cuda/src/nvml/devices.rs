@@ -95,14 +95,6 @@ nvml! {
         let found = (0..count()?).find(|number| uuid(*number).as_bytes() == text.to_bytes());
         put(place, handle(found.ok_or(NOT_FOUND)?))
     }
-    fn nvmlDeviceGetGpuFabricInfoV(whose: Device, _info: *mut c_void) {
-        device(whose)?;
-        Err(NOT_SUPPORTED)
-    }
-    fn nvmlDeviceGetPlatformInfo(whose: Device, _info: *mut c_void) {
-        device(whose)?;
-        Err(NOT_SUPPORTED)
-    }
     fn nvmlDeviceGetMemoryErrorCounter(
         whose: Device,
         _kind: c_int,

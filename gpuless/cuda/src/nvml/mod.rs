@@ -2,7 +2,7 @@
 //!
 //! - All devices are identical, and are those of the runtime's [settings](crate::api::Settings). Each has NVLinks to one switch, a separate
 //!   PCI bus, and access to every other device.
-//! - Features that a software GPU does not have (a fabric, counters of errors) are `NVML_ERROR_NOT_SUPPORTED`.
+//! - Features that a software GPU does not have (counters of errors, and a fabric where no NVLink domain is described) are `NVML_ERROR_NOT_SUPPORTED`.
 //! - Functions that are not here do not exist: NCCL continues without them.
 //!
 //! NCCL opens `libnvidia-ml.so.1` by its name; [`crate::imports`] redirects that to this module.
@@ -32,6 +32,7 @@ const INVALID_ARGUMENT: c_int = 2;
 const NOT_SUPPORTED: c_int = 3;
 const NOT_FOUND: c_int = 6;
 const INSUFFICIENT_SIZE: c_int = 7;
+const VERSION_MISMATCH: c_int = 25;
 const UNKNOWN: c_int = 999;
 
 /// Runs the body of a C function: a panic is an unknown error.

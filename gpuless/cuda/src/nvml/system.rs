@@ -10,6 +10,7 @@ const TEXTS: &[(c_int, &CStr)] = &[
     (3, c"Not Supported"),
     (6, c"Not Found"),
     (7, c"Insufficient Size"),
+    (25, c"Argument Version Mismatch"),
 ];
 
 pub(super) extern "C" fn nvmlErrorString(code: c_int) -> *const c_char {

@@ -4,8 +4,9 @@ use super::handles::*;
 use super::links::*;
 use super::pci::*;
 use super::system::*;
-use super::{INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, UNINITIALIZED};
-use std::ffi::{c_char, c_int, c_uint};
+use super::{INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, UNINITIALIZED, VERSION_MISMATCH};
+use crate::api::{self, NvLinkDomain, Settings};
+use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
 
@@ -17,6 +18,43 @@ fn asked<T>(f: impl FnOnce(Option<&mut MaybeUninit<T>>) -> c_int) -> Result<T, c
         0 => Ok(unsafe { place.assume_init() }),
         code => Err(code),
     }
+}
+
+/// What NVML says of the fabric, in the structure of this version.
+fn fabric_of(device: *mut c_void, version: c_uint) -> Result<FabricInfo, c_int> {
+    let mut info = FabricInfo { version, uuid: [0; 16], status: 7, clique: 7, state: 7, health: 7 };
+    match nvmlDeviceGetGpuFabricInfoV(device, Some(&mut info)) {
+        0 => Ok(info),
+        code => Err(code),
+    }
+}
+
+const VARIABLE: &str = "COLLSPEC_TEST_RACK";
+
+/// In a process of its own, because the devices of a process are described once.
+#[test]
+fn the_devices_of_a_tray_know_their_rack() {
+    if std::env::var(VARIABLE).is_err() {
+        let mut other = std::process::Command::new(std::env::current_exe().unwrap());
+        other.args(["--exact", "nvml::tests::the_devices_of_a_tray_know_their_rack"]).env(VARIABLE, "1");
+        assert!(other.stdin(std::process::Stdio::null()).output().unwrap().status.success());
+        return;
+    }
+    let domain = Some(NvLinkDomain { name: "rack".into(), tray: 5 });
+    api::configure(Settings { domain, ..Settings::default() }).unwrap();
+    assert_eq!(nvmlInit_v2(), 0);
+    let device = asked(|place| nvmlDeviceGetHandleByIndex(3, place)).unwrap();
+    let known = fabric_of(device, 2 << 24 | 36).unwrap();
+    assert_eq!((known.status, known.clique, known.state, known.version), (0, 1, 3, 2 << 24 | 36));
+    assert_eq!(known.uuid, fabric_of(device, 2 << 24 | 36).unwrap().uuid);
+    assert_ne!(known.uuid[8..], [0; 8]);
+    assert_eq!(fabric_of(device, 3 << 24 | 40).err(), Some(VERSION_MISMATCH));
+    assert_eq!(nvmlDeviceGetGpuFabricInfoV(device, None), INVALID_ARGUMENT);
+    let version = 2 << 24 | 44;
+    let mut place =
+        PlatformInfo { version, guid: [7; 16], chassis: [0; 16], slot: 7, tray: 7, host: 7, peer: 7, module: 7 };
+    assert_eq!(nvmlDeviceGetPlatformInfo(device, Some(&mut place)), 0);
+    assert_eq!((place.tray, place.host, place.module, place.chassis[13]), (5, 0, 3, 0));
 }
 
 #[test]
@@ -46,7 +84,7 @@ fn what_nccl_asks_of_the_library() {
     assert_eq!(nvmlDeviceGetName(last, name.as_mut_ptr(), 5), INSUFFICIENT_SIZE);
     assert_eq!(nvmlDeviceGetName(last, name.as_mut_ptr(), 64), 0);
     assert_eq!(asked::<c_int>(|place| nvmlDeviceGetP2PStatus(last, last, 0, place)), Ok(0));
-    assert_eq!(nvmlDeviceGetGpuFabricInfoV(last, null_mut()), NOT_SUPPORTED);
+    assert_eq!(fabric_of(last, 2 << 24 | 36).err(), Some(NOT_SUPPORTED));
 
     let info = asked::<PciInfo>(|place| nvmlDeviceGetPciInfo_v3(last, place)).unwrap();
     assert_eq!((&info.bus_id[..13], info.domain, info.bus), (&b"0000:17:00.0\0"[..], 0, 0x17));

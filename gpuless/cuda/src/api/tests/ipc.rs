@@ -4,6 +4,7 @@ use crate::api::devices::cudaSetDevice;
 use crate::api::events::*;
 use crate::api::ipc::*;
 use crate::api::memory::*;
+use crate::api::process_handle::ProcessHandle;
 use crate::api::streams::*;
 use crate::api::{Handle, errors};
 use std::ffi::c_void;

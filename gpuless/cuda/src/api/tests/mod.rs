@@ -3,6 +3,7 @@
 
 mod capture;
 mod devices;
+mod fabric;
 mod fake;
 mod graphs;
 mod ipc;

@@ -17,11 +17,11 @@ use std::ptr::{with_exposed_provenance_mut, without_provenance_mut};
 
 const DESCRIPTOR: c_int = 1;
 
-fn device(number: c_int) -> LocationOf {
+pub(super) fn device(number: c_int) -> LocationOf {
     LocationOf { kind: 1, number }
 }
 
-fn create(location: LocationOf, len: usize, handles: c_int) -> Result<u64, c_int> {
+pub(super) fn create(location: LocationOf, len: usize, handles: c_int) -> Result<u64, c_int> {
     let properties =
         Properties { kind: 1, handles, location, windows: 0, compression: 0, network: 0, usage: 0, reserved: [0; 4] };
     let create: extern "C" fn(Out<'_, u64>, usize, In<Properties>, c_ulonglong) -> c_int = driver("cuMemCreate");
@@ -47,7 +47,7 @@ fn range(name: &str, at: usize, len: usize) -> c_int {
     driver::<extern "C" fn(usize, usize) -> c_int>(name)(at, len)
 }
 
-fn release(handle: u64) -> c_int {
+pub(super) fn release(handle: u64) -> c_int {
     driver::<extern "C" fn(u64) -> c_int>("cuMemRelease")(handle)
 }
 
@@ -63,13 +63,13 @@ fn export(handle: u64) -> Result<c_int, c_int> {
 }
 
 /// Memory at an address of its own, with access.
-fn mapped(handle: u64, len: usize) -> usize {
+pub(super) fn mapped(handle: u64, len: usize) -> usize {
     let at = reserve(len).unwrap();
     assert_eq!((map(at, len, 0, handle), set_access(at, len, device(0), 3)), (0, 0));
     at
 }
 
-fn of<'a>(at: usize, len: usize) -> &'a mut [u8] {
+pub(super) fn of<'a>(at: usize, len: usize) -> &'a mut [u8] {
     bytes(with_exposed_provenance_mut(at), len)
 }
 
@@ -120,7 +120,7 @@ fn what_memory_cannot_be_is_refused() {
     assert_eq!(create(device(0), 0, 0), Err(errors::INVALID_VALUE));
     assert_eq!(create(device(99), GRANULARITY, 0), Err(errors::INVALID_DEVICE));
     assert_eq!(create(LocationOf { kind: 3, number: 1 }, GRANULARITY, 0), Err(errors::INVALID_VALUE));
-    assert_eq!(create(device(0), GRANULARITY, 8), Err(errors::NOT_SUPPORTED), "handles of the fabric");
+    assert_eq!(create(device(0), GRANULARITY, 2), Err(errors::NOT_SUPPORTED), "handles of Windows");
     assert_eq!(create(device(0), 1 << 46, 0), Err(errors::MEMORY_ALLOCATION));
     assert_eq!(reserve(GRANULARITY - 1), Err(errors::INVALID_VALUE));
     assert_eq!(reserve(1 << 60), Err(errors::MEMORY_ALLOCATION));
@@ -156,16 +156,20 @@ fn what_memory_cannot_be_is_refused() {
 }
 
 fn object(devices: u32, len: usize) -> Result<u64, c_int> {
-    let properties = multicast::Properties { devices, bytes: len, handles: 1, flags: 0 };
+    create_object(devices, len, 1)
+}
+
+pub(super) fn create_object(devices: u32, len: usize, handles: c_ulonglong) -> Result<u64, c_int> {
+    let properties = multicast::Properties { devices, bytes: len, handles, flags: 0 };
     let create: extern "C" fn(Out<'_, u64>, In<multicast::Properties>) -> c_int = driver("cuMulticastCreate");
     asked(|place| create(place, In::of(&properties)))
 }
 
-fn add_device(object: u64, number: c_int) -> c_int {
+pub(super) fn add_device(object: u64, number: c_int) -> c_int {
     driver::<extern "C" fn(u64, c_int) -> c_int>("cuMulticastAddDevice")(object, number)
 }
 
-fn bind(object: u64, at: usize, memory: u64, len: usize) -> c_int {
+pub(super) fn bind(object: u64, at: usize, memory: u64, len: usize) -> c_int {
     let bind: extern "C" fn(u64, usize, u64, usize, usize, c_ulonglong) -> c_int = driver("cuMulticastBindMem");
     bind(object, at, memory, 0, len, 0)
 }
@@ -174,7 +178,7 @@ fn unbind(object: u64, number: c_int, at: usize, len: usize) -> c_int {
     driver::<extern "C" fn(u64, c_int, usize, usize) -> c_int>("cuMulticastUnbind")(object, number, at, len)
 }
 
-fn members(at: usize, len: u64) -> Option<Vec<usize>> {
+pub(super) fn members(at: usize, len: u64) -> Option<Vec<usize>> {
     let mut found = Vec::new();
     let known = with_members(at as u64, len, &mut |members| found = members.iter().map(|at| *at as usize).collect());
     known.then_some(found)
