@@ -26,7 +26,7 @@ const IMPORTS_THAT_RUN_UP: [&str; 15] = [
 
 /// Files in circles, by crate. A number that has become smaller is written down here, so that it stays.
 const FILES_IN_CIRCLES: [(&str, usize); 11] = [
-    ("crates/collspec-cli", 78),
+    ("crates/collspec-cli", 75),
     ("crates/collspec-core", 94),
     ("crates/collspec-run", 26),
     ("crates/collspec-suite", 10),

@@ -125,14 +125,14 @@ fn table(out: &mut impl Write, results: &Results) -> anyhow::Result<()> {
         total(|run| run.counts.stores),
         total(|run| run.counts.received)
     )?;
-    write!(out, "{:<14}{:>6}", "fault", "runs")?;
+    write!(out, "{:<19}{:>6}", "fault", "runs")?;
     for outcome in Outcome::ALL {
         write!(out, "{:>7}", outcome.name())?;
     }
     writeln!(out, "{:>12}  errors", "not struck")?;
     for kind in results.kinds() {
         let tally = results.tally(kind);
-        write!(out, "{kind:<14}{:>6}", tally.struck() + tally.not_struck)?;
+        write!(out, "{kind:<19}{:>6}", tally.struck() + tally.not_struck)?;
         for count in tally.by_outcome {
             write!(out, "{count:>7}")?;
         }

@@ -175,6 +175,23 @@ impl fmt::Display for Change {
     }
 }
 
+/// A change that does not belong to a case.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LibraryChange {
+    /// The subject as a file of accepted changes names it, for instance `function ncclCommShrink`.
+    pub subject: String,
+    /// A description of the change in one line.
+    pub text: String,
+    /// The names that `text` shortens to the first few.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub names: Vec<String>,
+    /// The significance of the change.
+    pub meaning: Meaning,
+    /// The reason the change is accepted, if it is.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accepted: Option<String>,
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

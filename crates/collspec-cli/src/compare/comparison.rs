@@ -1,7 +1,6 @@
 //! The result of a comparison.
-use super::change::{Change, Meaning};
+use super::change::{Change, LibraryChange, Meaning};
 use super::classify::compare_rates;
-use super::library_changes::LibraryChange;
 use super::provenance::Provenance;
 use super::seen::Seen;
 use super::speed::{FailedRow, Speed};

@@ -265,8 +265,8 @@ impl Comparison {
 mod tests {
     use super::*;
     use crate::bench::row::fixture::sum;
+    use crate::compare::change::LibraryChange;
     use crate::compare::fixture::{comparison, none};
-    use crate::compare::library_changes::LibraryChange;
     use serde_json::json;
 
     fn headline(comparison: &Comparison, bits: bool) -> String {

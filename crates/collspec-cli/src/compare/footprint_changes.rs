@@ -1,6 +1,5 @@
 //! Changes in the libraries' cost to a process and effect on it. Differences within the noise of the processes are ignored.
-use super::change::Meaning;
-use super::library_changes::LibraryChange;
+use super::change::{LibraryChange, Meaning};
 use super::tuning_changes::ALGORITHM;
 use crate::footprint::{CALLS, Footprint, Growth, choices_in_words};
 use collspec_core::plan::cost::human;

@@ -1,29 +1,11 @@
 //! Changes in the library itself, and in the machines of the two sides.
-use super::change::Meaning;
+use super::change::{LibraryChange, Meaning};
 use super::footprint_changes::footprint_changes;
 use super::structures::structure_changes;
 use super::tuning_changes::{ALGORITHM, tuning_changes};
 use super::words::counted;
 use crate::record::{Header, LibraryIdentity};
-use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
-
-/// A change that does not belong to a case.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LibraryChange {
-    /// The subject as a file of accepted changes names it, for instance `function ncclCommShrink`.
-    pub subject: String,
-    /// A description of the change in one line.
-    pub text: String,
-    /// The names that `text` shortens to the first few.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub names: Vec<String>,
-    /// The significance of the change.
-    pub meaning: Meaning,
-    /// The reason the change is accepted, if it is.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub accepted: Option<String>,
-}
 
 /// The changes from one header to another.
 pub fn library_changes(base: &Header, candidate: &Header) -> Vec<LibraryChange> {

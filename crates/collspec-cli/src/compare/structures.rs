@@ -1,6 +1,5 @@
 //! Structures of NCCL's interface by version, as far as they are in this program's own table.
-use super::change::Meaning;
-use super::library_changes::LibraryChange;
+use super::change::{LibraryChange, Meaning};
 use nccl_sys::{
     NCCL_LAYOUT_VERSION, ncclCollConfig_t, ncclCommProperties_t, ncclConfig_t, ncclEncryptionConfig_t, ncclSimInfo_t,
     ncclWaitSignalDesc_t, release,

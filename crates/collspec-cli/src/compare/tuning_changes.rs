@@ -1,6 +1,5 @@
 //! Changes in what a library decides on a machine.
-use super::change::Meaning;
-use super::library_changes::LibraryChange;
+use super::change::{LibraryChange, Meaning};
 use crate::footprint::size_in_words;
 use crate::tuning::{ChoiceChange, Tuning, changes};
 use std::collections::BTreeMap;
@@ -36,4 +35,37 @@ pub fn tuning_changes(base: &Tuning, candidate: &Tuning) -> Vec<LibraryChange> {
         change(format!("{ALGORITHM}{operation}"), format!("{operation} between {ranks} ranks: {}", runs.join("; ")))
     };
     facts.into_iter().map(fact).chain(by_operation.into_iter().map(algorithm)).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::footprint::Choice;
+
+    #[test]
+    fn what_differs_is_told_by_fact_and_by_operation() {
+        let tuning = |channels: &str, words: [&str; 3]| Tuning {
+            collspec_tuning: 1,
+            library: "NCCL".into(),
+            ranks: 16,
+            communicator: vec![("p2p channels".into(), channels.into())],
+            choices: std::iter::zip([1024, 2048, 4096], words)
+                .map(|(bytes, words)| Choice { operation: Some("AllReduce".into()), bytes, words: words.into() })
+                .collect(),
+        };
+        let before = tuning("2", ["RING LL", "RING LL", "TREE LL"]);
+        let told: Vec<_> = tuning_changes(&before, &tuning("4", ["TREE LL", "TREE LL", "RING LL"]))
+            .into_iter()
+            .map(|change| (change.subject, change.text, change.meaning))
+            .collect();
+        let expected = [
+            ("tuning p2p channels", "p2p channels of 16 ranks: 2 -> 4"),
+            (
+                "algorithm of AllReduce",
+                "AllReduce between 16 ranks: 1 KiB to 2 KiB RING LL -> TREE LL; 4 KiB TREE LL -> RING LL",
+            ),
+        ];
+        assert_eq!(told, expected.map(|(subject, text)| (subject.to_owned(), text.to_owned(), Meaning::Changed)));
+        assert_eq!(tuning_changes(&before, &before), []);
+    }
 }
