@@ -259,7 +259,6 @@ fn root_number(root: i64) -> anyhow::Result<usize> {
     usize::try_from(root).map_err(|_| anyhow::anyhow!("--root: {root} is not a rank; -1 is every rank in turn"))
 }
 
-/// Bytes as nccl-tests writes them: 8, 32K, 128M, 1G; also 128MiB.
 /// The operation that a word names; `None` for a path.
 pub fn operation(word: &str) -> Option<Operation> {
     Operation::parse(word)

@@ -2,12 +2,14 @@
 use super::exit::Exit;
 use super::tuning_args::TuningArgs;
 use super::{backend, output, own_json, run, terminal};
-use crate::footprint::{OPERATIONS, choices_in_words, size_in_words};
-use crate::tuning::{Calls, Request, TELLS, Tuning, TuningError, VERSION, ask, changes, nodes_of};
+use crate::footprint::{OPERATIONS, choices_in_words};
+use crate::tuning::{Calls, Changes, Request, TELLS, Tuning, TuningError, VERSION, ask, changes, nodes_of};
 use collspec_core::printable::one_line;
 use collspec_run::child::Workers;
+use collspec_run::child::guard::end_all;
 use collspec_run::run::Backend;
-use collspec_suite::suite::ChosenBackend;
+use collspec_run::signals;
+use collspec_suite::suite::{ChosenBackend, RunOptions};
 use std::collections::BTreeMap;
 use std::io::Write;
 use std::num::NonZeroUsize;
@@ -20,13 +22,19 @@ const MOST_SIZES: usize = 1000;
 pub fn tuning(args: &TuningArgs) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
     output::check("JSON", &Vec::from_iter(output::file(&args.json)), args.against.clone())?;
+    let is_standard_output = args.json.as_deref() == Some(Path::new("-"));
+    anyhow::ensure!(
+        !(is_standard_output && args.against.is_some()),
+        "--json - leaves no room for what --against shows: name a file"
+    );
     let against = args.against.as_deref().map(read).transpose()?;
     let options = args.options();
     let chosen = match backend::resolve(&options)? {
         Ok(chosen) => chosen,
         Err(exit) => return Ok(exit),
     };
-    let tuning = ask(&request(args, &chosen)?)?;
+    signals::at_interrupt(end_all)?;
+    let tuning = ask(&request(args, &chosen, &options)?)?;
     let mut out = terminal::out();
     if own_json::write(&mut out, &args.json, &tuning)? {
         show(&mut out, &tuning)?;
@@ -38,7 +46,7 @@ pub fn tuning(args: &TuningArgs) -> anyhow::Result<Exit> {
     Ok(Exit::ALL_PASSED)
 }
 
-fn request(args: &TuningArgs, chosen: &ChosenBackend) -> anyhow::Result<Request> {
+fn request(args: &TuningArgs, chosen: &ChosenBackend, options: &RunOptions) -> anyhow::Result<Request> {
     let (Backend::Nccl { library, .. }, Some(machine), true) =
         (&chosen.backend, &chosen.machine, chosen.backend.has_software_gpus())
     else {
@@ -58,10 +66,9 @@ fn request(args: &TuningArgs, chosen: &ChosenBackend) -> anyhow::Result<Request>
     let nodes = machine.node_names().len().max(1);
     let calls = Calls { operations, sizes, dtype: args.datatype };
     let ranks = args.ranks.map_or(gpus * nodes, NonZeroUsize::get);
-    let nodes = nodes_of(chosen, library, machine, ranks, &calls).ok_or_else(|| {
-        anyhow::anyhow!(
-            "{ranks} ranks do not fit: there are {gpus} GPUs in each of {nodes} nodes, and each node needs a rank"
-        )
+    anyhow::ensure!(ranks > 1, "one rank decides nothing");
+    let nodes = nodes_of(chosen, options, library, machine, ranks, &calls).ok_or_else(|| {
+        anyhow::anyhow!("{ranks} ranks do not fit: each node has {gpus} GPUs and needs a rank (--nodes {nodes})")
     })?;
     Ok(Request {
         library: chosen.describe(),
@@ -100,19 +107,26 @@ fn show(out: &mut impl Write, tuning: &Tuning) -> anyhow::Result<()> {
 
 fn compare(out: &mut impl Write, before: &Tuning, after: &Tuning) -> anyhow::Result<()> {
     writeln!(out, "\nagainst {}, {} ranks:", one_line(&before.library), before.ranks)?;
-    let (facts, choices) = changes(before, after);
-    if facts.is_empty() && choices.is_empty() {
-        writeln!(out, "  nothing is different")?;
+    let Changes { facts, choices, compared } = changes(before, after);
+    let same = [
+        ("ranks", before.ranks.to_string(), after.ranks.to_string()),
+        ("type", before.dtype.clone(), after.dtype.clone()),
+    ];
+    let asked = same.iter().filter(|(_, before, after)| before != after);
+    for (name, before, after) in asked.clone() {
+        writeln!(out, "  asked for other {name}: {} -> {}", one_line(before), one_line(after))?;
+    }
+    if compared.is_empty() {
+        writeln!(out, "  no operation is in both in the same size")?;
+    } else if facts.is_empty() && choices.is_empty() && asked.count() == 0 {
+        writeln!(out, "  nothing is different in {}", one_line(&Vec::from_iter(compared).join(", ")))?;
     }
     for (name, before, after) in facts {
         let [before, after] = [before, after].map(|value| one_line(value.unwrap_or("not told")).into_owned());
         writeln!(out, "  {}: {before} -> {after}", one_line(name))?;
     }
     for change in choices {
-        let (first, last) = change.bytes;
-        let upto = if first == last { String::new() } else { format!(" to {}", size_in_words(last)) };
-        let [before, after] = [change.before, change.after].map(one_line);
-        writeln!(out, "  {} {}{upto}: {before} -> {after}", one_line(change.operation), size_in_words(first))?;
+        writeln!(out, "  {} {}", one_line(change.operation), one_line(&change.in_words()))?;
     }
     Ok(())
 }

@@ -294,10 +294,15 @@ impl Comparison {
                 ));
             }
         }
-        for (name, why) in
-            sides.iter().filter_map(|(name, side)| Some((name, side.header.tuning.as_ref()?.as_ref().err()?)))
-        {
-            parts.push(format!("what the library decides on the machine: the {name} does not say ({why})"));
+        let tells = sides.map(|(name, side)| (name, side.header.tuning.as_ref()));
+        for (name, tuning) in tells {
+            match tuning {
+                Some(Err(why)) => parts.push(format!("what the library decides on the machine: the {name} does not say ({why})")),
+                None if tells.iter().any(|(_, other)| other.is_some()) => parts.push(format!(
+                    "what the library decides on the machine: the {name} was not asked (no --machine, a version before 2.23, or too many ranks)"
+                )),
+                _ => {}
+            }
         }
         let recorded: Vec<&str> = sides.iter().filter(|(_, side)| side.recorded).map(|(name, _)| *name).collect();
         match recorded.as_slice() {

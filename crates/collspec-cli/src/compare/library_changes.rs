@@ -2,7 +2,7 @@
 use super::change::{LibraryChange, Meaning};
 use super::footprint_changes::footprint_changes;
 use super::structures::structure_changes;
-use super::tuning_changes::{ALGORITHM, tuning_changes};
+use super::tuning_changes::{tells, tuning_changes};
 use super::words::counted;
 use crate::record::{Header, LibraryIdentity};
 use std::collections::BTreeSet;
@@ -15,8 +15,7 @@ pub fn library_changes(base: &Header, candidate: &Header) -> Vec<LibraryChange> 
         changes.extend(footprint_changes(base, candidate));
     }
     if let (Some(Ok(base)), Some(Ok(candidate))) = (&base.tuning, &candidate.tuning) {
-        // What two ranks choose is no news beside what those of the machine choose.
-        changes.retain(|change| !change.subject.starts_with(ALGORITHM));
+        changes.retain(|change| !tells(base, candidate, &change.subject));
         changes.extend(tuning_changes(base, candidate));
     }
     let mut differs = |subject: &str, ours: String, theirs: String| {

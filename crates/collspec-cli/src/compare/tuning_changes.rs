@@ -1,7 +1,6 @@
 //! Changes in what a library decides on a machine.
 use super::change::{LibraryChange, Meaning};
-use crate::footprint::size_in_words;
-use crate::tuning::{ChoiceChange, Tuning, changes};
+use crate::tuning::{Changes, Tuning, changes};
 use std::collections::BTreeMap;
 
 /// How the subject of a change of algorithms begins.
@@ -9,8 +8,11 @@ pub const ALGORITHM: &str = "algorithm of ";
 
 /// The changes from one library's decisions to another's.
 pub fn tuning_changes(base: &Tuning, candidate: &Tuning) -> Vec<LibraryChange> {
-    let (facts, choices) = changes(base, candidate);
-    let ranks = candidate.ranks;
+    let Changes { facts, choices, .. } = changes(base, candidate);
+    let ranks = match (base.ranks, candidate.ranks) {
+        (one, other) if one == other => format!("{one} ranks"),
+        (one, other) => format!("{one} ranks -> {other} ranks"),
+    };
     let change = |subject: String, text| LibraryChange {
         subject,
         text,
@@ -20,21 +22,21 @@ pub fn tuning_changes(base: &Tuning, candidate: &Tuning) -> Vec<LibraryChange> {
     };
     let fact = |(name, before, after): (&str, Option<&str>, Option<&str>)| {
         let word = |value: Option<&str>| value.unwrap_or("not told").to_owned();
-        change(format!("tuning {name}"), format!("{name} of {ranks} ranks: {} -> {}", word(before), word(after)))
+        change(format!("tuning {name}"), format!("{name} ({ranks}): {} -> {}", word(before), word(after)))
     };
     let mut by_operation: BTreeMap<&str, Vec<String>> = BTreeMap::new();
-    for ChoiceChange { operation, bytes: (first, last), before, after } in choices {
-        let sizes = if first == last {
-            size_in_words(first)
-        } else {
-            format!("{} to {}", size_in_words(first), size_in_words(last))
-        };
-        by_operation.entry(operation).or_default().push(format!("{sizes} {before} -> {after}"));
+    for choice in choices {
+        by_operation.entry(choice.operation).or_default().push(choice.in_words());
     }
     let algorithm = |(operation, runs): (&str, Vec<String>)| {
-        change(format!("{ALGORITHM}{operation}"), format!("{operation} between {ranks} ranks: {}", runs.join("; ")))
+        change(format!("{ALGORITHM}{operation}"), format!("{operation} ({ranks}): {}", runs.join("; ")))
     };
     facts.into_iter().map(fact).chain(by_operation.into_iter().map(algorithm)).collect()
+}
+
+/// True if the tuning of both has an operation: what it says then takes the place of what fewer ranks have chosen.
+pub fn tells(base: &Tuning, candidate: &Tuning, subject: &str) -> bool {
+    subject.strip_prefix(ALGORITHM).is_some_and(|operation| changes(base, candidate).compared.contains(operation))
 }
 
 #[cfg(test)]
@@ -48,6 +50,7 @@ mod tests {
             collspec_tuning: 1,
             library: "NCCL".into(),
             ranks: 16,
+            dtype: "f32".into(),
             communicator: vec![("p2p channels".into(), channels.into())],
             choices: std::iter::zip([1024, 2048, 4096], words)
                 .map(|(bytes, words)| Choice { operation: Some("AllReduce".into()), bytes, words: words.into() })
@@ -59,13 +62,14 @@ mod tests {
             .map(|change| (change.subject, change.text, change.meaning))
             .collect();
         let expected = [
-            ("tuning p2p channels", "p2p channels of 16 ranks: 2 -> 4"),
+            ("tuning p2p channels", "p2p channels (16 ranks): 2 -> 4"),
             (
                 "algorithm of AllReduce",
-                "AllReduce between 16 ranks: 1 KiB to 2 KiB RING LL -> TREE LL; 4 KiB TREE LL -> RING LL",
+                "AllReduce (16 ranks): 1 KiB to 2 KiB RING LL -> TREE LL; 4 KiB TREE LL -> RING LL",
             ),
         ];
         assert_eq!(told, expected.map(|(subject, text)| (subject.to_owned(), text.to_owned(), Meaning::Changed)));
         assert_eq!(tuning_changes(&before, &before), []);
+        assert!(tells(&before, &before, "algorithm of AllReduce") && !tells(&before, &before, "algorithm of Reduce"));
     }
 }

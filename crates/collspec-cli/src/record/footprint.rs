@@ -1,5 +1,6 @@
 //! Measures a library's cost for a process and its effects on it, for a run's header.
 use crate::footprint::{Footprint, Measurement, Request, ask};
+use crate::tuning::variables_of;
 use collspec_run::backend::cuda::DeviceInfo;
 use collspec_run::run::Backend;
 use collspec_run::run::lock::{self, Locks};
@@ -39,18 +40,12 @@ impl Measuring {
         let machine = chosen.machine.as_deref();
         let ranks = machine.map_or(MOST_RANKS, |machine| machine.gpus.devices.len()).clamp(1, MOST_RANKS);
         let on_gpus = machine.is_some_and(|machine| machine.gpus.standin.is_none());
-        let mut variables = chosen.backend.env();
-        // A worker's variable would make the process that measures a worker's.
-        variables.retain(|(name, _)| name != collspec_run::child::LIBRARY);
-        variables.extend(machine.into_iter().flat_map(|machine| machine.node_variables(0)));
-        variables.extend(options.variables.iter().cloned());
-        variables.extend(options.soft_variables());
         let request = Request {
             library,
             ranks,
             largest: if on_gpus { LARGEST } else { LARGEST_IN_SOFTWARE },
             limit: Duration::try_from_secs_f64(options.opening_timeout.unwrap_or(LIMIT)).unwrap_or(Duration::MAX),
-            variables,
+            variables: variables_of(chosen, options, 0),
             workers: options.workers.clone(),
         };
         let devices = machine.map(|machine| machine.used(ranks).to_vec()).unwrap_or_default();

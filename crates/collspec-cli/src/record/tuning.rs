@@ -19,7 +19,7 @@ pub fn tuning(chosen: &ChosenBackend, options: &RunOptions) -> Option<Result<Box
     if machine.probed.version < NAMES_OPERATIONS || ranks > MOST_RANKS {
         return None;
     }
-    let nodes = nodes_of(chosen, library, machine, ranks, &Calls::usual())?;
+    let nodes = nodes_of(chosen, options, library, machine, ranks, &Calls::usual())?;
     let request = Request { library: chosen.describe(), nodes, limit: LIMIT, workers: options.workers.clone() };
     Some(ask(&request).map(Box::new).map_err(|error| format!("{:#}", anyhow::Error::new(error))))
 }

@@ -2,7 +2,7 @@
 use super::call::{Meeting, Task, call};
 use super::search::communicator;
 use super::{Tuning, VERSION};
-use crate::footprint::choices;
+use crate::footprint::{Choice, choices};
 use collspec_run::child::Workers;
 use collspec_run::child::question::{NoAnswer, Question};
 use rustix::fs::MemfdFlags;
@@ -10,6 +10,8 @@ use std::ffi::OsStr;
 use std::fs::File;
 use std::io::{self, Read};
 use std::os::fd::AsRawFd;
+use std::process::Command;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 const QUESTION: Question = Question { variable: "COLLSPEC_TUNING", mark: "collspec-tuning:" };
@@ -64,13 +66,13 @@ pub enum TuningError {
         why: String,
     },
     /// The log does not say which operation a choice is for.
-    #[error("{library} does not name operations in its log: name one to ask for")]
+    #[error("this library does not name operations in its log, so name one to ask for: {library}")]
     Nameless {
         /// The library.
         library: String,
     },
     /// The log has no choices.
-    #[error("{library} does not write its choices to its log; NCCL does since 2.22")]
+    #[error("the library has written no choice to its log, as NCCL does since 2.22: {library}")]
     Silent {
         /// The library.
         library: String,
@@ -92,22 +94,32 @@ pub fn ask(request: &Request) -> Result<Tuning, TuningError> {
     let invites = Meeting::Invites { at: path(&id_writer), others };
     let joins = Meeting::Joins { at: path(&id), until: path(&until) };
     let log_path = path(&log);
+    // Without one node the others wait in vain.
+    let has_failed = AtomicBool::new(false);
     let ask_node = |number: usize, node: &Node| {
         let meeting = if number == 0 { &invites } else { &joins };
         let subject = serde_json::to_string(&(&node.task, meeting)).map_err(io::Error::from)?;
-        let answer = QUESTION.ask(&request.workers, OsStr::new(&subject), request.limit, |command| {
+        let prepare = |command: &mut Command| {
             command.envs(node.variables.iter().map(|(name, value)| (name, value)));
+            // A call that returns before it has decided anything would be followed by the next one.
+            command.env_remove("NCCL_COMM_BLOCKING");
             if number == 0 {
                 command
                     .env("NCCL_DEBUG", "INFO")
                     .env("NCCL_DEBUG_SUBSYS", SUBSYSTEMS)
                     .env("NCCL_DEBUG_FILE", &log_path);
             }
-        });
-        let failure: Option<String> = answer.map_err(|source| TuningError::Node { node: number, source })?;
-        failure.map_or(Ok(()), |why| Err(TuningError::Call { node: number, why }))
+        };
+        let stop = || has_failed.load(Ordering::Relaxed);
+        let answer = QUESTION.ask_unless(&request.workers, OsStr::new(&subject), request.limit, prepare, &stop);
+        let answer = match answer {
+            Ok(None) => return Ok(Vec::new()),
+            Ok(Some((answer, _))) => Result::map_err(answer, |why| TuningError::Call { node: number, why }),
+            Err(source) => Err(TuningError::Node { node: number, source }),
+        };
+        answer.inspect_err(|_| has_failed.store(true, Ordering::Relaxed))
     };
-    let answers: Vec<Result<(), TuningError>> = std::thread::scope(|scope| {
+    let answers: Vec<Result<Vec<Choice>, TuningError>> = std::thread::scope(|scope| {
         let ask_node = &ask_node;
         let nodes = request.nodes.iter().enumerate();
         let others: Vec<_> = nodes.skip(1).map(|(number, node)| scope.spawn(move || ask_node(number, node))).collect();
@@ -116,9 +128,19 @@ pub fn ask(request: &Request) -> Result<Tuning, TuningError> {
         let ended = || Err(TuningError::Machine(io::Error::other("a thread has ended early")));
         first.into_iter().chain(others.into_iter().map(|other| other.join().unwrap_or_else(|_| ended()))).collect()
     });
-    // If one node fails, the others run into the time limit: the failure explains more than the limit does.
+    // A failure explains more than the limit that others ran into.
     let waited = |error: &TuningError| matches!(error, TuningError::Node { source: NoAnswer::TooSlow(_), .. });
-    if let Some(error) = answers.into_iter().filter_map(Result::err).min_by_key(waited) {
+    let mut refused = Vec::new();
+    let mut errors = Vec::new();
+    for answer in answers {
+        match answer {
+            // That of node 0 comes first, and the log is that of its rank 0.
+            Ok(refusals) if refused.is_empty() => refused = refusals,
+            Ok(_) => {}
+            Err(error) => errors.push(error),
+        }
+    }
+    if let Some(error) = errors.into_iter().min_by_key(waited) {
         return Err(error);
     }
     let mut bytes = Vec::new();
@@ -132,6 +154,7 @@ pub fn ask(request: &Request) -> Result<Tuning, TuningError> {
         };
         choices.iter_mut().for_each(|choice| choice.operation = Some(operation.clone()));
     }
+    choices.extend(refused);
     if choices.is_empty() {
         return Err(TuningError::Silent { library: request.library.clone() });
     }
@@ -139,6 +162,7 @@ pub fn ask(request: &Request) -> Result<Tuning, TuningError> {
         collspec_tuning: VERSION,
         library: request.library.clone(),
         ranks: request.nodes.iter().map(|node| node.task.ranks.len()).sum(),
+        dtype: request.nodes.first().map(|node| node.task.dtype.clone()).unwrap_or_default(),
         communicator: communicator(&log),
         choices,
     })
@@ -147,6 +171,6 @@ pub fn ask(request: &Request) -> Result<Tuning, TuningError> {
 /// If this process was started as a node, it calls the operations, and this never returns.
 pub fn enter_if_asked() {
     QUESTION.carry_out_if_asked(|asked: Result<(Task, Meeting), String>| {
-        asked.and_then(|(task, meeting)| call(&task, &meeting)).err()
+        asked.and_then(|(task, meeting)| call(&task, &meeting))
     });
 }

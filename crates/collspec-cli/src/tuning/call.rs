@@ -1,5 +1,5 @@
 //! A node's side: makes a communicator with the other nodes, and calls every operation in every size.
-use crate::footprint::{OPERATIONS, Order, Ranks, load};
+use crate::footprint::{Choice, OPERATIONS, Order, Ranks, load};
 use collspec_core::num::DType;
 use collspec_run::backend::{Device, Library, software_gpus};
 use collspec_run::child::shared_files;
@@ -49,12 +49,12 @@ pub(super) enum Meeting {
     },
 }
 
-/// Calls the operations in this process.
+/// Calls the operations in this process. The answer is the first size of each operation that the library has refused: larger ones are not tried.
 ///
 /// # Errors
 ///
-/// The library cannot be used, or no communicator can be made. An operation that the library refuses is left out.
-pub(super) fn call(task: &Task, meeting: &Meeting) -> Result<(), String> {
+/// The library cannot be used, or no communicator can be made.
+pub(super) fn call(task: &Task, meeting: &Meeting) -> Result<Vec<Choice>, String> {
     let dtype = DType::parse(&task.dtype).ok_or("there is no such type")?;
     let count = software_gpus::device_count(None).map_err(|error| error.to_string())?;
     let device = Device::Software { offset: 0, count };
@@ -70,10 +70,12 @@ pub(super) fn call(task: &Task, meeting: &Meeting) -> Result<(), String> {
     let has = library.symbols();
     let asked = |name: &str| task.operations.iter().any(|operation| operation == name);
     let calls = OPERATIONS.into_iter().filter(|(call, name)| asked(name) && has.contains(&call.symbol()));
-    for (call, _) in calls {
+    let mut refusals = Vec::new();
+    for (call, name) in calls {
         for bytes in task.sizes.iter().copied() {
             let order = Order::Collective { call, bytes, dtype, tag: None };
-            if ranks.all_to_the_last(&order).is_err() {
+            if let Err(why) = ranks.all_to_the_last(&order) {
+                refusals.push(Choice { operation: Some(name.to_owned()), bytes, words: format!("refused: {why}") });
                 break;
             }
         }
@@ -85,7 +87,7 @@ pub(super) fn call(task: &Task, meeting: &Meeting) -> Result<(), String> {
     }
     // Destroying the communicator would wait for the operations, which never end, and aborting it may.
     shared_files::remove(shared_files::mapped_by("self"));
-    Ok(())
+    Ok(refusals)
 }
 
 /// Makes the communicator's id, and writes it for the other nodes.

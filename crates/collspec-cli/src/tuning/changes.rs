@@ -1,6 +1,7 @@
 //! What differs between the decisions of two libraries.
 use super::Tuning;
-use std::collections::BTreeMap;
+use crate::footprint::size_in_words;
+use std::collections::{BTreeMap, BTreeSet};
 
 /// A run of sizes of an operation that are carried out otherwise, in the same way each.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -15,11 +16,31 @@ pub struct ChoiceChange<'a> {
     pub after: &'a str,
 }
 
+impl ChoiceChange<'_> {
+    /// The sizes with how they were and are carried out.
+    pub fn in_words(&self) -> String {
+        let (first, last) = self.bytes;
+        let upto = if first == last { String::new() } else { format!(" to {}", size_in_words(last)) };
+        format!("{}{upto} {} -> {}", size_in_words(first), self.before, self.after)
+    }
+}
+
 /// A fact about the communicator with its value before and now, if it has one.
 pub type FactChange<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
 
-/// The facts about the communicator that differ, with both values, and the choices of sizes that both know.
-pub fn changes<'a>(before: &'a Tuning, after: &'a Tuning) -> (Vec<FactChange<'a>>, Vec<ChoiceChange<'a>>) {
+/// What differs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Changes<'a> {
+    /// The facts about the communicator that differ.
+    pub facts: Vec<FactChange<'a>>,
+    /// The choices that differ, of operations and sizes that both have.
+    pub choices: Vec<ChoiceChange<'a>>,
+    /// The operations that both have in at least one size.
+    pub compared: BTreeSet<&'a str>,
+}
+
+/// What differs between the decisions of two libraries.
+pub fn changes<'a>(before: &'a Tuning, after: &'a Tuning) -> Changes<'a> {
     let value = |of: &'a Tuning, name: &str| {
         of.communicator.iter().find(|(known, _)| known == name).map(|(_, value)| value.as_str())
     };
@@ -34,10 +55,12 @@ pub fn changes<'a>(before: &'a Tuning, after: &'a Tuning) -> (Vec<FactChange<'a>
         .map(|choice| ((choice.operation.as_deref(), choice.bytes), choice.words.as_str()))
         .collect();
     let mut found: Vec<ChoiceChange<'a>> = Vec::new();
+    let mut compared = BTreeSet::new();
     let mut goes_on = false;
     for choice in &after.choices {
         let Some(old) = known.get(&(choice.operation.as_deref(), choice.bytes)) else { continue };
         let (operation, bytes) = (choice.operation.as_deref().unwrap_or("operations"), choice.bytes);
+        compared.insert(operation);
         let is_same = are_same(old, &choice.words);
         match found.last_mut().filter(|_| goes_on && !is_same) {
             Some(last) if (last.operation, last.before, last.after) == (operation, *old, choice.words.as_str()) => {
@@ -48,7 +71,7 @@ pub fn changes<'a>(before: &'a Tuning, after: &'a Tuning) -> (Vec<FactChange<'a>
         }
         goes_on = !is_same;
     }
-    (facts, found)
+    Changes { facts, choices: found, compared }
 }
 
 /// True if nothing that both say differs: NCCL before 2.23 does not tell the channels.
@@ -78,6 +101,7 @@ mod tests {
             collspec_tuning: 1,
             library: "NCCL".into(),
             ranks: 2,
+            dtype: "f32".into(),
             communicator: vec![("channels".into(), channels.into()), ("network".into(), "IB".into())],
             choices: choices.iter().map(choice).collect(),
         }
@@ -89,13 +113,16 @@ mod tests {
             tuning("8", &[("A", 1, "x"), ("A", 2, "x"), ("A", 4, "x"), ("A", 8, "x"), ("B", 1, "x"), ("B", 2, "z")]);
         let after =
             tuning("9", &[("A", 1, "y"), ("A", 2, "y"), ("A", 4, "x"), ("A", 8, "y"), ("B", 1, "y"), ("B", 4, "y")]);
-        let (facts, choices) = changes(&before, &after);
+        let Changes { facts, choices, compared } = changes(&before, &after);
+        assert_eq!(compared, BTreeSet::from(["A", "B"]));
         assert_eq!(facts, [("channels", Some("8"), Some("9"))]);
         let told: Vec<_> = choices.iter().map(|change| (change.operation, change.bytes)).collect();
         assert_eq!(told, [("A", (1, 2)), ("A", (8, 8)), ("B", (1, 1))]);
-        assert_eq!(changes(&before, &before), (vec![], vec![]));
+        let none = |of: &Changes<'_>| of.facts.is_empty() && of.choices.is_empty();
+        assert!(none(&changes(&before, &before)));
+        assert!(changes(&before, &tuning("8", &[("C", 1, "x")])).compared.is_empty());
         let silent = tuning("8", &[("A", 1, "x")]);
         let told = tuning("8", &[("A", 1, "x, 2 channels")]);
-        assert_eq!(changes(&silent, &told), (vec![], vec![]), "the channels were not told before");
+        assert!(none(&changes(&silent, &told)), "the channels were not told before");
     }
 }

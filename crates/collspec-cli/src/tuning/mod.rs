@@ -17,8 +17,8 @@ mod search;
 use crate::footprint::Choice;
 pub use ask::{Node, Request, TuningError, ask, enter_if_asked};
 pub use call::Task;
-pub use changes::{ChoiceChange, changes};
-pub use request::{Calls, NAMES_OPERATIONS, TELLS, nodes_of};
+pub use changes::{Changes, changes};
+pub use request::{Calls, NAMES_OPERATIONS, TELLS, nodes_of, variables_of};
 use serde::{Deserialize, Serialize};
 
 /// The version of the JSON object.
@@ -34,6 +34,8 @@ pub struct Tuning {
     pub library: String,
     /// Ranks of the communicator.
     pub ranks: usize,
+    /// The type of all elements, as scenarios call it.
+    pub dtype: String,
     /// What the search of the topology has found, as names with values, in the order of the log.
     pub communicator: Vec<(String, String)>,
     /// Algorithm, protocol and channels by operation and size.

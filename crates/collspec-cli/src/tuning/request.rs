@@ -3,7 +3,7 @@ use super::{Node, Task};
 use crate::footprint::OPERATIONS;
 use collspec_core::num::DType;
 use collspec_run::run::{Machine, ranks_of_part};
-use collspec_suite::suite::ChosenBackend;
+use collspec_suite::suite::{ChosenBackend, RunOptions};
 use std::path::Path;
 
 /// The first version of NCCL that writes its choices to its log.
@@ -30,9 +30,21 @@ impl Calls {
     }
 }
 
+/// The variables of a process on a node that uses the library as a worker would, but is none.
+pub fn variables_of(chosen: &ChosenBackend, options: &RunOptions, node: usize) -> Vec<(String, String)> {
+    let mut variables = chosen.backend.env();
+    // A worker's variable would make the process one.
+    variables.retain(|(name, _)| name != collspec_run::child::LIBRARY);
+    variables.extend(chosen.machine.iter().flat_map(|machine| machine.node_variables(node)));
+    variables.extend(options.variables.iter().cloned());
+    variables.extend(options.soft_variables());
+    variables
+}
+
 /// The processes for so many ranks, in equal blocks; `None` if a node has no rank or too few GPUs.
 pub fn nodes_of(
     chosen: &ChosenBackend,
+    options: &RunOptions,
     library: &Path,
     machine: &Machine,
     ranks: usize,
@@ -44,10 +56,6 @@ pub fn nodes_of(
         if !(1..=machine.gpus.devices.len()).contains(&own.len()) {
             return None;
         }
-        let mut variables = chosen.backend.env();
-        // A worker's variable would make the process a worker.
-        variables.retain(|(name, _)| name != collspec_run::child::LIBRARY);
-        variables.extend(machine.node_variables(number));
         let task = Task {
             library: library.to_owned(),
             ranks: own.start as usize..own.end as usize,
@@ -56,7 +64,7 @@ pub fn nodes_of(
             sizes: calls.sizes.clone(),
             dtype: calls.dtype.name().to_owned(),
         };
-        Some(Node { task, variables })
+        Some(Node { task, variables: variables_of(chosen, options, number) })
     };
     (0..nodes).map(node).collect()
 }

@@ -32,8 +32,15 @@ pub fn end_all() {
     let groups = groups();
     ALL_END.store(true, Ordering::Relaxed);
     for group in groups.iter().filter_map(|group| Pid::from_raw(*group)) {
-        let _ = kill_process_group(group, Signal::KILL);
+        kill(group);
     }
+}
+
+/// Kills a group, and removes what NCCL shares with other ranks from its leader.
+fn kill(group: Pid) {
+    let shared = shared_files::mapped_by(&group.as_raw_pid().to_string());
+    let _ = kill_process_group(group, Signal::KILL);
+    shared_files::remove(shared);
 }
 
 /// A process that leads a process group. Dropping it kills it and all processes that are left in the group.
@@ -95,15 +102,12 @@ impl ChildGuard {
         ended.is_some()
     }
 
-    /// Kills it and all processes of its group, also those that have outlived it; does not wait for the end. What NCCL shares with
-    /// other ranks from it is removed.
+    /// Kills it and all processes of its group, also those that have outlived it; does not wait for the end.
     pub fn kill(&self) {
         if self.ended.is_none()
             && let Some(group) = pid(&self.child)
         {
-            let shared = shared_files::mapped_by(&group.as_raw_pid().to_string());
-            let _ = kill_process_group(group, Signal::KILL);
-            shared_files::remove(shared);
+            kill(group);
         }
     }
 

@@ -68,6 +68,18 @@ impl Question {
         limit: Duration,
         prepare: impl FnOnce(&mut Command),
     ) -> Result<(T, String), NoAnswer> {
+        self.ask_unless(workers, subject, limit, prepare, &|| false)?.ok_or(NoAnswer::TooSlow(limit))
+    }
+
+    /// Like [`Self::ask_and_listen`]; `None` if `stop` returned true because the answer is no longer wanted, and the child was killed.
+    pub fn ask_unless<T: DeserializeOwned>(
+        self,
+        workers: &Workers,
+        subject: &OsStr,
+        limit: Duration,
+        prepare: impl FnOnce(&mut Command),
+        stop: &dyn Fn() -> bool,
+    ) -> Result<Option<(T, String)>, NoAnswer> {
         let program = Program::of(workers)?;
         let not_asked = || NoAnswer::NotAsked(program.path().to_owned());
         // A program that never calls `enter_if_asked` would do its own work again, and so would its children.
@@ -80,13 +92,14 @@ impl Question {
         let mut command = program.command();
         command.env(self.variable, value);
         prepare(&mut command);
-        let answer = command::run(command, limit).map_err(|error| match error {
+        let answer = command::run_unless(command, limit, stop).map_err(|error| match error {
             CommandError::TooSlow(limit) => NoAnswer::TooSlow(limit),
             CommandError::Start(error) => NoAnswer::Start(error),
         })?;
+        let Some(answer) = answer else { return Ok(None) };
         let mut lines = answer.out.lines().filter_map(|line| line.strip_prefix(self.mark));
         if let Some(reply) = lines.find_map(|line| serde_json::from_str(line).ok()) {
-            return Ok((reply, answer.err));
+            return Ok(Some((reply, answer.err)));
         }
         let how = match (answer.status.signal(), answer.status.code()) {
             _ if !answer.out.contains(self.mark) => return Err(not_asked()),
