@@ -18,6 +18,7 @@ mod watch;
 
 use crate::backend::{Backend, CommSlot, Device, software_gpus};
 use crate::child::inherit::{self, Inherited};
+use crate::child::shared_files;
 use crate::job::arena::{Arena, Step};
 use crate::job::wire;
 use crate::job::{Finish, Job, PROTOCOL, Reply, Request, SetId, mapped_libraries};
@@ -111,6 +112,8 @@ fn leave() -> ! {
     if std::thread::Builder::new().name("last resort".into()).spawn(last_resort).is_err() {
         let _ = rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL);
     }
+    // Communicators that were kept for a next case have theirs still.
+    shared_files::remove(shared_files::mapped_by("self"));
     std::process::exit(0)
 }
 
