@@ -14,6 +14,8 @@
 //! | `opened`, `adapter_files` | libraries and files that such a library opens and that are here: NVML, libibverbs, and /sys for network adapters |
 #![deny(unsafe_code)]
 
+#[cfg(test)]
+mod test_process;
 mod counts;
 mod elf;
 pub mod fatbin;

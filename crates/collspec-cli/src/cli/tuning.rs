@@ -2,7 +2,7 @@
 use super::exit::Exit;
 use super::tuning_args::TuningArgs;
 use super::{backend, output, own_json, run, terminal};
-use crate::footprint::{OPERATIONS, choices_in_words};
+use crate::footprint::choices_in_words;
 use crate::tuning::{Calls, Changes, Request, TELLS, Tuning, TuningError, VERSION, ask, changes, nodes_of};
 use collspec_core::printable::one_line;
 use collspec_run::child::Workers;
@@ -59,14 +59,17 @@ fn request(args: &TuningArgs, chosen: &ChosenBackend, options: &RunOptions) -> a
     let sizes: Vec<u64> = sizes.take_while(|bytes| *bytes <= args.maxbytes).take(MOST_SIZES).collect();
     anyhow::ensure!(!sizes.is_empty() && args.minbytes > 0, "there are no sizes from -b to -e");
     let operations = match args.operations.as_slice() {
-        [] => OPERATIONS.iter().map(|(_, name)| (*name).to_owned()).collect(),
+        [] => Calls::usual().operations,
         named => named.to_vec(),
     };
     let gpus = machine.gpus.devices.len();
     let nodes = machine.node_names().len().max(1);
     let calls = Calls { operations, sizes, dtype: args.datatype };
     let ranks = args.ranks.map_or(gpus * nodes, NonZeroUsize::get);
-    anyhow::ensure!(ranks > 1, "one rank decides nothing");
+    anyhow::ensure!(
+        ranks > 1,
+        "one rank has nothing to decide: ask for two or more (-g), or name a machine with more GPUs"
+    );
     let nodes = nodes_of(chosen, options, library, machine, ranks, &calls).ok_or_else(|| {
         anyhow::anyhow!("{ranks} ranks do not fit: each node has {gpus} GPUs and needs a rank (--nodes {nodes})")
     })?;
@@ -108,17 +111,17 @@ fn show(out: &mut impl Write, tuning: &Tuning) -> anyhow::Result<()> {
 fn compare(out: &mut impl Write, before: &Tuning, after: &Tuning) -> anyhow::Result<()> {
     writeln!(out, "\nagainst {}, {} ranks:", one_line(&before.library), before.ranks)?;
     let Changes { facts, choices, compared } = changes(before, after);
-    let same = [
+    let mut asked = vec![
         ("ranks", before.ranks.to_string(), after.ranks.to_string()),
         ("type", before.dtype.clone(), after.dtype.clone()),
     ];
-    let asked = same.iter().filter(|(_, before, after)| before != after);
-    for (name, before, after) in asked.clone() {
+    asked.retain(|(_, before, after)| before != after);
+    for (name, before, after) in &asked {
         writeln!(out, "  asked for other {name}: {} -> {}", one_line(before), one_line(after))?;
     }
     if compared.is_empty() {
         writeln!(out, "  no operation is in both in the same size")?;
-    } else if facts.is_empty() && choices.is_empty() && asked.count() == 0 {
+    } else if facts.is_empty() && choices.is_empty() && asked.is_empty() {
         writeln!(out, "  nothing is different in {}", one_line(&Vec::from_iter(compared).join(", ")))?;
     }
     for (name, before, after) in facts {

@@ -299,7 +299,7 @@ impl Comparison {
             match tuning {
                 Some(Err(why)) => parts.push(format!("what the library decides on the machine: the {name} does not say ({why})")),
                 None if tells.iter().any(|(_, other)| other.is_some()) => parts.push(format!(
-                    "what the library decides on the machine: the {name} was not asked (no --machine, a version before 2.23, or too many ranks)"
+                    "what the library decides on the machine: the {name} was not asked, which needs --machine, NCCL 2.23 or later, and at most 64 ranks"
                 )),
                 _ => {}
             }

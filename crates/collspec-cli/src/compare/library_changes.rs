@@ -2,7 +2,7 @@
 use super::change::{LibraryChange, Meaning};
 use super::footprint_changes::footprint_changes;
 use super::structures::structure_changes;
-use super::tuning_changes::{tells, tuning_changes};
+use super::tuning_changes::tuning_changes;
 use super::words::counted;
 use crate::record::{Header, LibraryIdentity};
 use std::collections::BTreeSet;
@@ -15,8 +15,7 @@ pub fn library_changes(base: &Header, candidate: &Header) -> Vec<LibraryChange> 
         changes.extend(footprint_changes(base, candidate));
     }
     if let (Some(Ok(base)), Some(Ok(candidate))) = (&base.tuning, &candidate.tuning) {
-        changes.retain(|change| !tells(base, candidate, &change.subject));
-        changes.extend(tuning_changes(base, candidate));
+        tuning_changes(base, candidate, &mut changes);
     }
     let mut differs = |subject: &str, ours: String, theirs: String| {
         if ours != theirs {

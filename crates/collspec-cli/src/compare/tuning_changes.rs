@@ -6,9 +6,12 @@ use std::collections::BTreeMap;
 /// How the subject of a change of algorithms begins.
 pub const ALGORITHM: &str = "algorithm of ";
 
-/// The changes from one library's decisions to another's.
-pub fn tuning_changes(base: &Tuning, candidate: &Tuning) -> Vec<LibraryChange> {
-    let Changes { facts, choices, .. } = changes(base, candidate);
+/// Adds the changes from one library's decisions to another's. For an operation that both tell, they take the place of what the few ranks of a
+/// footprint have chosen.
+pub fn tuning_changes(base: &Tuning, candidate: &Tuning, known: &mut Vec<LibraryChange>) {
+    let Changes { facts, choices, compared } = changes(base, candidate);
+    known
+        .retain(|change| !change.subject.strip_prefix(ALGORITHM).is_some_and(|operation| compared.contains(operation)));
     let ranks = match (base.ranks, candidate.ranks) {
         (one, other) if one == other => format!("{one} ranks"),
         (one, other) => format!("{one} ranks -> {other} ranks"),
@@ -31,12 +34,7 @@ pub fn tuning_changes(base: &Tuning, candidate: &Tuning) -> Vec<LibraryChange> {
     let algorithm = |(operation, runs): (&str, Vec<String>)| {
         change(format!("{ALGORITHM}{operation}"), format!("{operation} ({ranks}): {}", runs.join("; ")))
     };
-    facts.into_iter().map(fact).chain(by_operation.into_iter().map(algorithm)).collect()
-}
-
-/// True if the tuning of both has an operation: what it says then takes the place of what fewer ranks have chosen.
-pub fn tells(base: &Tuning, candidate: &Tuning, subject: &str) -> bool {
-    subject.strip_prefix(ALGORITHM).is_some_and(|operation| changes(base, candidate).compared.contains(operation))
+    known.extend(facts.into_iter().map(fact).chain(by_operation.into_iter().map(algorithm)));
 }
 
 #[cfg(test)]
@@ -56,11 +54,12 @@ mod tests {
                 .map(|(bytes, words)| Choice { operation: Some("AllReduce".into()), bytes, words: words.into() })
                 .collect(),
         };
+        let told = |before: &Tuning, after: &Tuning, mut known: Vec<LibraryChange>| -> Vec<(String, String)> {
+            tuning_changes(before, after, &mut known);
+            known.into_iter().map(|change| (change.subject, change.text)).collect()
+        };
         let before = tuning("2", ["RING LL", "RING LL", "TREE LL"]);
-        let told: Vec<_> = tuning_changes(&before, &tuning("4", ["TREE LL", "TREE LL", "RING LL"]))
-            .into_iter()
-            .map(|change| (change.subject, change.text, change.meaning))
-            .collect();
+        let after = tuning("4", ["TREE LL", "TREE LL", "RING LL"]);
         let expected = [
             ("tuning p2p channels", "p2p channels (16 ranks): 2 -> 4"),
             (
@@ -68,8 +67,17 @@ mod tests {
                 "AllReduce (16 ranks): 1 KiB to 2 KiB RING LL -> TREE LL; 4 KiB TREE LL -> RING LL",
             ),
         ];
-        assert_eq!(told, expected.map(|(subject, text)| (subject.to_owned(), text.to_owned(), Meaning::Changed)));
-        assert_eq!(tuning_changes(&before, &before), []);
-        assert!(tells(&before, &before, "algorithm of AllReduce") && !tells(&before, &before, "algorithm of Reduce"));
+        let expected = expected.map(|(subject, text)| (subject.to_owned(), text.to_owned()));
+        assert_eq!(told(&before, &after, Vec::new()), expected);
+        let footprint = |subject: &str| LibraryChange {
+            subject: subject.to_owned(),
+            text: "of two ranks".to_owned(),
+            names: Vec::new(),
+            meaning: Meaning::Changed,
+            accepted: None,
+        };
+        let known = ["algorithm of AllReduce", "algorithm of Reduce"].map(footprint).to_vec();
+        let left = [("algorithm of Reduce".to_owned(), "of two ranks".to_owned())];
+        assert_eq!(told(&before, &before, known), left);
     }
 }

@@ -72,7 +72,7 @@ pub enum TuningError {
         library: String,
     },
     /// The log has no choices.
-    #[error("the library has written no choice to its log, as NCCL does since 2.22: {library}")]
+    #[error("there are no choices in the log of this library; NCCL writes them since 2.22: {library}")]
     Silent {
         /// The library.
         library: String,
@@ -94,7 +94,7 @@ pub fn ask(request: &Request) -> Result<Tuning, TuningError> {
     let invites = Meeting::Invites { at: path(&id_writer), others };
     let joins = Meeting::Joins { at: path(&id), until: path(&until) };
     let log_path = path(&log);
-    // Without one node the others wait in vain.
+    // The other nodes would wait for the one that has failed until the time limit.
     let has_failed = AtomicBool::new(false);
     let ask_node = |number: usize, node: &Node| {
         let meeting = if number == 0 { &invites } else { &joins };

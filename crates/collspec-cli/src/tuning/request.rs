@@ -41,7 +41,8 @@ pub fn variables_of(chosen: &ChosenBackend, options: &RunOptions, node: usize) -
     variables
 }
 
-/// The processes for so many ranks, in equal blocks; `None` if a node has no rank or too few GPUs.
+/// What the process of each node does if this many ranks are dealt to the nodes in equal blocks. `None` if a node would have no rank, or more ranks
+/// than GPUs.
 pub fn nodes_of(
     chosen: &ChosenBackend,
     options: &RunOptions,

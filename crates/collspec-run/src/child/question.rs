@@ -71,7 +71,7 @@ impl Question {
         self.ask_unless(workers, subject, limit, prepare, &|| false)?.ok_or(NoAnswer::TooSlow(limit))
     }
 
-    /// Like [`Self::ask_and_listen`]; `None` if `stop` returned true because the answer is no longer wanted, and the child was killed.
+    /// Like [`Self::ask_and_listen`], but gives up as soon as `stop` returns true: the child is killed, and the result is `None`.
     pub fn ask_unless<T: DeserializeOwned>(
         self,
         workers: &Workers,

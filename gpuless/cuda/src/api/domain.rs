@@ -1,4 +1,4 @@
-//! NVLink domains: switches that reach the devices of several machines, as in a rack whose trays are machines of their own.
+//! NVLink domains. The switches of one connect the devices of several machines, such as the trays of a rack.
 
 /// A machine's place in an NVLink domain.
 #[derive(Clone, Debug, PartialEq, Eq)]

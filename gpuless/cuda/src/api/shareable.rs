@@ -1,9 +1,9 @@
 //! Handles of memory and of multicast objects for other processes: descriptors, and handles of the fabric, which are 64 bytes that a process on any
 //! machine of the NVLink domain may open.
 //!
-//! All trays of a domain are processes on one machine, so a handle of the fabric says which file of which process it means. A process gets such
-//! handles from elsewhere, and they may be old or made up: whatever the bytes are, only a file of the kind that this module makes is opened, and only
-//! the very one that the handle was made for is taken.
+//! All trays of a domain are processes on one machine, so a handle of the fabric names a process and one of its files. A handle can be out of date or
+//! forged. Whatever its bytes are, this module opens only files of the kind that it makes itself, and accepts one only if it is the file that the
+//! handle was made for.
 use super::process_handle::ProcessHandle;
 use super::settings::settings;
 use gpuless_device::refusals;

@@ -6,6 +6,7 @@ use super::pci::*;
 use super::system::*;
 use super::{INSUFFICIENT_SIZE, INVALID_ARGUMENT, NOT_FOUND, NOT_SUPPORTED, UNINITIALIZED, VERSION_MISMATCH};
 use crate::api::{self, NvLinkDomain, Settings};
+use crate::test_process;
 use std::ffi::{c_char, c_int, c_uint, c_void};
 use std::mem::MaybeUninit;
 use std::ptr::null_mut;
@@ -31,14 +32,11 @@ fn fabric_of(device: *mut c_void, version: c_uint) -> Result<FabricInfo, c_int> 
 
 const VARIABLE: &str = "COLLSPEC_TEST_RACK";
 
-/// In a process of its own, because the devices of a process are described once.
+/// In a separate process, because a process can describe its devices only once.
 #[test]
 fn the_devices_of_a_tray_know_their_rack() {
     if std::env::var(VARIABLE).is_err() {
-        let mut other = std::process::Command::new(std::env::current_exe().unwrap());
-        other.args(["--exact", "nvml::tests::the_devices_of_a_tray_know_their_rack"]).env(VARIABLE, "1");
-        assert!(other.stdin(std::process::Stdio::null()).output().unwrap().status.success());
-        return;
+        return test_process::run("nvml::tests::the_devices_of_a_tray_know_their_rack", VARIABLE, "1");
     }
     let domain = Some(NvLinkDomain { name: "rack".into(), tray: 5 });
     api::configure(Settings { domain, ..Settings::default() }).unwrap();

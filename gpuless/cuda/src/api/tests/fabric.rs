@@ -1,13 +1,13 @@
-//! Handles of the fabric, between the trays of an NVLink domain: processes of their own, because the devices of a process are described once.
+//! Handles of the fabric, between the trays of an NVLink domain. Each tray is a separate process, because a process can describe its devices only once.
 use super::virtual_memory::{add_device, bind, create, create_object, device, mapped, members, of, release};
 use super::{asked, driver};
 use crate::api::process_handle::ProcessHandle;
 use crate::api::virtual_memory::GRANULARITY;
 use crate::api::{NvLinkDomain, Out, Settings, configure, devices, errors};
+use crate::test_process;
 use std::ffi::{c_int, c_ulonglong};
 use std::fs::File;
 use std::os::fd::AsRawFd;
-use std::process::{Command, Stdio};
 
 const VARIABLE: &str = "COLLSPEC_TEST_TRAY";
 const FABRIC: c_int = 8;
@@ -29,13 +29,9 @@ fn be_tray(tray: u32) {
     configure(Settings { domain: Some(NvLinkDomain { name: "rack".into(), tray }), ..Settings::default() }).unwrap();
 }
 
-/// Runs a test of this file as a process of its own.
+/// Runs a test of this file in a separate process.
 fn run(test: &str, handles: &str) {
-    let mut other = Command::new(std::env::current_exe().unwrap());
-    other.args(["--exact", &format!("api::tests::fabric::{test}"), "--nocapture"]).env(VARIABLE, handles);
-    let output = other.stdin(Stdio::null()).output().unwrap();
-    let [out, error] = [output.stdout, output.stderr].map(|text| String::from_utf8_lossy(&text).into_owned());
-    assert!(output.status.success() && out.contains("1 passed"), "{out}{error}");
+    test_process::run(&format!("api::tests::fabric::{test}"), VARIABLE, handles);
 }
 
 #[test]
