@@ -258,7 +258,7 @@ pub struct RunArgs {
     #[command(flatten)]
     pub quick: QuickArg,
 
-    /// How many cases run at the same time [default: one per core, on nccl 1; except on GPUs, one more that mostly waits].
+    /// How many cases run at the same time [default: one per core, two per core on software GPUs (divided by the nodes), 1 on GPUs; except on GPUs, one more that mostly waits].
     #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 

@@ -29,7 +29,7 @@ pub struct SoakArgs {
     #[arg(long, value_name = "N", help_heading = MANNER)]
     pub programs: Option<NonZeroU64>,
 
-    /// How many programs run at the same time [default: one per core on soft, 1 on GPUs].
+    /// How many programs run at the same time [default: one per core on soft, two per core on software GPUs, 1 on GPUs].
     #[arg(short, long, value_name = "N", help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 

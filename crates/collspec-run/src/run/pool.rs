@@ -29,6 +29,8 @@ pub struct KeptSet {
     pub id: SetId,
     /// A fingerprint of the prelude that created it.
     pub print: u64,
+    /// Its communicators, each counted once for each of its ranks.
+    pub ranks: usize,
     /// The last case that used it.
     pub user: String,
 }

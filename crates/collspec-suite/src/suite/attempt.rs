@@ -16,6 +16,8 @@ use collspec_run::run::lock::{self, Locks};
 use collspec_run::run::pool::{KeptSet, Pooled, WorkerKey};
 use collspec_run::run::teardown::{self, TeardownResult};
 use collspec_run::run::{Backend, Error, job};
+use rustix::process::{Resource, getrlimit};
+use std::collections::VecDeque;
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 /// Number of lines of the output of the worker and NCCL that a failure quotes.
@@ -30,8 +32,13 @@ pub(super) fn arena_for(needed: u64) -> u64 {
     LARGE_ARENA.max(needed.saturating_mul(2))
 }
 
-/// Number of communicator sets that a worker keeps.
+/// Number of communicator sets that a worker keeps where they take a GPU's memory, or cost little to make again.
 const KEPT_SETS: usize = 2;
+/// Ranks of all communicators that a worker keeps on software GPUs, where making them takes most of a case's time: enough for one of each
+/// world size up to 8 and one of 16, between which the cases of many files alternate.
+const KEPT_RANKS: usize = 64;
+/// A rank of a communicator has some 32 open files, and a worker keeps at most half of those that it may have.
+const FILES_OF_RANK: u64 = 64;
 
 /// The result of a case on one worker.
 pub(super) struct Attempt<R> {
@@ -179,8 +186,8 @@ impl Runner {
             // Kept sets with an equal prelude that this case did not use are no longer needed.
             destroy.extend(pooled.kept.iter().filter(|set| set.print == print).map(|set| set.id));
             pooled.kept.retain(|set| set.print != print);
-            pooled.kept.push_back(KeptSet { id, print, user: plan.case.name.clone() });
-            while pooled.kept.len() > KEPT_SETS {
+            pooled.kept.push_back(KeptSet { id, print, ranks: ranks_of_comms(plan), user: plan.case.name.clone() });
+            while keeps_too_much(&pooled.kept, if self.chosen.counts_work() { most_kept_ranks() } else { 0 }) {
                 destroy.extend(pooled.kept.pop_front().map(|set| set.id));
             }
         }
@@ -232,6 +239,20 @@ pub(super) fn quoted(log: &str) -> Option<String> {
     (!text.is_empty()).then(|| format!("the worker wrote:\n{cut}{text}"))
 }
 
+/// True if a worker keeps more than the usual number of sets, and they have more ranks than this.
+fn keeps_too_much(kept: &VecDeque<KeptSet>, most_ranks: usize) -> bool {
+    kept.len() > KEPT_SETS && kept.iter().map(|set| set.ranks).fold(0, usize::saturating_add) > most_ranks
+}
+
+fn most_kept_ranks() -> usize {
+    let files = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
+    KEPT_RANKS.min(usize::try_from(files / FILES_OF_RANK).unwrap_or(usize::MAX))
+}
+
+fn ranks_of_comms(plan: &Plan) -> usize {
+    plan.comms.iter().map(|comm| comm.members.len()).sum()
+}
+
 /// True if communicators may be shared with other cases: the program neither creates nor destroys any, and no failure is expected.
 fn clean_case(plan: &Plan) -> bool {
     !plan.comm_steps && plain_case(plan)
@@ -250,4 +271,20 @@ fn fingerprint(job: &Job) -> u64 {
     let parts = postcard::to_stdvec(&(&job.prelude, &job.comms, &job.configs, job.one_thread));
     parts.unwrap_or_default().hash(&mut hasher);
     hasher.finish()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn more_than_two_sets_are_kept_while_they_are_small() {
+        let of = |ranks: &[usize]| -> VecDeque<KeptSet> {
+            ranks.iter().map(|ranks| KeptSet { id: 0, print: 0, ranks: *ranks, user: String::new() }).collect()
+        };
+        assert!(!keeps_too_much(&of(&[1, 2, 3, 4, 5, 6, 7, 8, 16]), 64));
+        assert!(keeps_too_much(&of(&[1, 2, 3, 4, 5, 6, 7, 8, 16, 16]), 64));
+        assert!(keeps_too_much(&of(&[1, 1, 1]), 0) && !keeps_too_much(&of(&[100, 100]), 0));
+        assert!(most_kept_ranks() <= KEPT_RANKS);
+    }
 }

@@ -435,9 +435,19 @@ impl RunOptions {
         NAMED.iter().flat_map(words).collect()
     }
 
-    /// Number of cases to run at the same time: as requested, else one per core; on GPUs one, because cases take turns on them.
+    /// Number of cases to run at the same time: as requested, else one per core; on GPUs one, because cases take turns on them. On software
+    /// GPUs two per core, because the ranks of a case wait for each other more than half of its time, shared by the nodes of a machine,
+    /// and so many that each has the memory that a worker's communicators take there.
     pub fn jobs_on(&self, chosen: &ChosenBackend) -> usize {
-        let default = || if chosen.machine.is_some() { 1 } else { cores() };
+        let default = || match &chosen.machine {
+            None => cores(),
+            Some(machine) if chosen.counts_work() => {
+                let with_memory = self.reading.limits.memory / MEMORY_OF_JOB;
+                let most = MOST_JOBS.min(usize::try_from(with_memory).unwrap_or(usize::MAX));
+                (2 * cores() / machine.node_names().len().max(1)).clamp(1, most.max(1))
+            }
+            Some(_) => 1,
+        };
         self.jobs.map_or_else(default, NonZeroUsize::get)
     }
 
@@ -447,6 +457,11 @@ impl RunOptions {
         self.jobs.is_none() && !take_turns && chosen.cluster.is_none()
     }
 }
+
+/// Bytes that a worker on software GPUs takes, with the communicators that it keeps: 1.4 GiB was the most in a run of the whole selection.
+const MEMORY_OF_JOB: u64 = 3 << 29;
+/// Jobs on software GPUs, if none were asked for.
+const MOST_JOBS: usize = 32;
 
 /// Number of cores that this process may use.
 pub fn cores() -> usize {

@@ -91,6 +91,7 @@ impl Runner {
         let most = match (&chosen.backend, &cores) {
             (Backend::Soft, Some(_)) => jobs.saturating_mul(2).clamp(4, 256),
             (Backend::Soft, None) => jobs.clamp(2, 8),
+            (Backend::Nccl { .. }, _) if chosen.counts_work() => jobs.clamp(2, 32),
             (Backend::Nccl { .. }, _) => 2,
         };
         // without its folder, every case would fail separately

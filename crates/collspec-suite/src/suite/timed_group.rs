@@ -110,7 +110,7 @@ impl TimedGroup<'_> {
         pooled.cases += 1;
         let id = pooled.cases;
         let unused = pooled.kept.drain(..).map(|set| set.id).filter(|_| !reused).collect();
-        pooled.kept.push_back(KeptSet { id, print: 0, user: String::new() });
+        pooled.kept.push_back(KeptSet { id, print: 0, ranks, user: String::new() });
         let ranks = u32::try_from(ranks).unwrap_or(u32::MAX);
         let finished = tear_down(&mut pooled.worker, ranks, Some(id), unused, self.runner.opening_limit());
         match (attribute_failure(&finished), verdict) {
