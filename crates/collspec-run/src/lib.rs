@@ -3,6 +3,7 @@
 //! It is not an interface: anything may change at any time. The published interface is the crate `collspec`.
 #![deny(unsafe_code)]
 
+mod cache_folder;
 pub mod job;
 pub mod child;
 pub mod launch;

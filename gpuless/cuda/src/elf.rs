@@ -29,6 +29,14 @@ impl Source {
         Ok((Self::File { file, length: metadata.len() }, metadata))
     }
 
+    /// What the system says about the file that is open.
+    pub(crate) fn metadata(&self) -> io::Result<Metadata> {
+        match self {
+            Self::File { file, .. } => file.metadata(),
+            Self::Bytes(_) => Err(io::ErrorKind::Unsupported.into()),
+        }
+    }
+
     pub(crate) fn length(&self) -> u64 {
         match self {
             Self::File { length, .. } => *length,

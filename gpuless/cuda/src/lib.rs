@@ -10,7 +10,10 @@
 //! | [`faults`] | faults of the machine on demand |
 //! | `registered` | the kernels that a program names by addresses of its own functions |
 //! | `shared_event` | events that several processes record and wait for |
+//! | `large_memory` | a library's large allocations, of which zeros take no pages |
+//! | `service_threads` | the waits of a library's service threads, which end when they are joined |
 //! | `imports`, `nvml` | replacements for some functions of C and of NVML that such a library calls |
+//! | `kept_programs` | what an earlier process has found out about a library's PTX, in a file |
 //! | `opened`, `adapter_files` | libraries and files that such a library opens and that are here: NVML, libibverbs, and /sys for network adapters |
 #![deny(unsafe_code)]
 
@@ -19,6 +22,7 @@ mod test_process;
 mod counts;
 mod elf;
 pub mod fatbin;
+mod kept_programs;
 pub mod attach;
 mod registered;
 mod shared_event;
@@ -27,6 +31,8 @@ mod nvml;
 pub mod faults;
 mod adapter_files;
 mod opened;
+mod large_memory;
+mod service_threads;
 mod imports;
 pub mod library;
 pub mod alter;

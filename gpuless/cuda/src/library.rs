@@ -4,8 +4,10 @@
 use crate::api::{self, Attributes, Change, Configuration, Kernels, Place, Runtime};
 use crate::attach::{Answers, AttachError, Attached, Report, attach, of_wrapper, runtime_functions};
 use crate::counts;
-use crate::fatbin::{FatBinaries, FatbinError, Kind, Section};
+use crate::elf::Source;
+use crate::fatbin::{Entry, FatBinaries, FatbinError, Kind, Section};
 use crate::imports;
+use crate::kept_programs::{self, Identity, KeptKernel, KeptProgram, KeptPrograms, KeptUnit};
 use gpuless_verbs::Arrival;
 use ptx::link::{LinkError, Program};
 use ptx::run::{
@@ -13,7 +15,7 @@ use ptx::run::{
 };
 use ptx::text::Unit;
 use std::collections::{BTreeSet, HashMap};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 use std::time::Duration;
@@ -170,6 +172,38 @@ pub fn skip_kernels() {
     SKIPS_KERNELS.store(true, Ordering::Relaxed);
 }
 
+/// The folder in which is kept what was found out about libraries.
+static KEPT_IN: OnceLock<PathBuf> = OnceLock::new();
+
+/// What is found out about the PTX of libraries is kept in this folder from now on, for processes that load the same ones. The folder
+/// is made if there is none, and if that fails, nothing is kept.
+pub fn keep_programs_in(folder: PathBuf) {
+    let _ = KEPT_IN.set(folder);
+}
+
+/// The device code in a library's file, and what is kept about it.
+struct DeviceCode {
+    fat_binaries: Arc<FatBinaries>,
+    identity: Identity,
+    /// True if a change of the file after it was opened shows in its identity.
+    settled: bool,
+    kept: Option<KeptPrograms>,
+}
+
+impl DeviceCode {
+    fn open(path: &Path) -> Result<Self, FatbinError> {
+        let opened = Source::open(path).map_err(|error| FatbinError::Open { path: path.to_owned(), error });
+        let (source, metadata) = opened?;
+        let identity = Identity::of(&metadata);
+        let kept = KEPT_IN.get().and_then(|folder| kept_programs::read(folder, &identity));
+        let fat_binaries = match &kept {
+            Some(kept) => FatBinaries::of_entries(source, kept.units.iter().map(|unit| unit.entry.clone()).collect()),
+            None => FatBinaries::of_source(source)?,
+        };
+        Ok(Self { fat_binaries: Arc::new(fat_binaries), identity, settled: identity.is_settled(), kept })
+    }
+}
+
 /// A library's programs. Those of the device linker have many units, and whole ones have one each.
 struct Programs {
     /// Whose they are, for messages.
@@ -177,6 +211,8 @@ struct Programs {
     executables: Vec<Arc<Executable>>,
     /// The program of each kernel.
     of_kernel: HashMap<String, usize>,
+    /// What is kept about kernels, so that nothing has to be read for it.
+    kept_kernels: HashMap<String, Attributes>,
     /// The images by device and program.
     images: Mutex<HashMap<(usize, usize), Arc<Image>>>,
 }
@@ -200,8 +236,8 @@ pub struct Library {
 /// As for [`attach`]: the library is loaded from this file, stays loaded, and no thread is in its runtime meanwhile.
 pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Result<Library, LibraryError> {
     // SAFETY: as the caller says.
-    let (attached, fat_binaries) = unsafe { attach_with_code(path, not_supported)? };
-    let programs = Arc::new(Programs::of_library(path, &fat_binaries, &attached, options)?);
+    let (attached, code) = unsafe { attach_with_code(path, not_supported)? };
+    let programs = Arc::new(Programs::of_library(path, &code, &attached, options)?);
     machine()?.programs.lock().unwrap_or_else(PoisonError::into_inner).push(programs.clone());
     let (of, known) = (attached.clone(), programs.clone());
     api::add_kernels(Box::new(move |address| {
@@ -224,14 +260,14 @@ pub unsafe fn load(path: &Path, options: Options, not_supported: Report) -> Resu
 /// As for [`load`].
 pub unsafe fn load_when_needed(path: &Path, options: Options, not_supported: Report) -> Result<(), LibraryError> {
     // SAFETY: as the caller says.
-    let (attached, fat_binaries) = unsafe { attach_with_code(path, not_supported)? };
-    if fat_binaries.ptx().next().is_none() {
+    let (attached, code) = unsafe { attach_with_code(path, not_supported)? };
+    if code.fat_binaries.ptx().next().is_none() {
         return Err(LibraryError::NoPtx);
     }
     let (path, programs) = (path.to_owned(), OnceLock::<Arc<dyn Kernels>>::new());
     api::add_kernels(Box::new(move |address| {
         let name = attached.kernel_of(address.addr())?;
-        let read = || kernels_or_reason(Programs::of_library(&path, &fat_binaries, &attached, options));
+        let read = || kernels_or_reason(Programs::of_library(&path, &code, &attached, options));
         Some((programs.get_or_init(read).clone(), name.to_owned()))
     }));
     Ok(())
@@ -242,12 +278,13 @@ pub unsafe fn load_when_needed(path: &Path, options: Options, not_supported: Rep
 /// # Safety
 ///
 /// As for [`load`].
-unsafe fn attach_with_code(path: &Path, not_supported: Report) -> Result<(Arc<Attached>, FatBinaries), LibraryError> {
-    machine()?;
+unsafe fn attach_with_code(path: &Path, not_supported: Report) -> Result<(Arc<Attached>, DeviceCode), LibraryError> {
     let runtime = runtime_functions(path)?;
-    let fat_binaries = FatBinaries::open(path)?;
+    let code = DeviceCode::open(path)?;
+    // Not before it is known that there is code to run: a program may still fork, and its child would lack the machine's threads.
+    machine()?;
     // SAFETY: as the caller says.
-    Ok((Arc::new(unsafe { redirect(path, &runtime, not_supported)? }), fat_binaries))
+    Ok((Arc::new(unsafe { redirect(path, &runtime, not_supported)? }), code))
 }
 
 /// What a program is found to have instead of kernels.
@@ -319,7 +356,7 @@ fn registered(wrapper: usize, of: &str, options: Options) -> Result<Programs, Li
     }
     let linked = [texts.iter().map(|text| text.1).collect()];
     let threads = std::thread::available_parallelism().map_or(1, usize::from);
-    Programs::new(of.to_owned(), texts, &linked, options, threads)
+    Programs::new(of.to_owned(), texts, &linked, options, threads).map(|(programs, _)| programs)
 }
 
 /// The file that was loaded at an address, for messages.
@@ -349,6 +386,11 @@ pub unsafe fn attach_runtime(path: &Path, not_supported: Report) -> Result<Attac
     unsafe { redirect(path, &runtime, not_supported) }
 }
 
+/// True for NCCL by its name, which every package gives it.
+fn is_nccl(path: &Path) -> bool {
+    path.file_name().is_some_and(|name| name.as_encoded_bytes().starts_with(b"libnccl.so"))
+}
+
 /// Redirects the calls of these functions of the runtime.
 ///
 /// # Safety
@@ -361,8 +403,11 @@ unsafe fn redirect(path: &Path, linked: &[String], not_supported: Report) -> Res
         api::note_unsupported();
         not_supported(name, first);
     });
-    let answers =
-        Answers { function: &|name| functions.get(name).copied(), imports: &imports::functions(), not_supported };
+    let answers = Answers {
+        function: &|name| functions.get(name).copied(),
+        imports: &imports::functions(is_nccl(path)),
+        not_supported,
+    };
     // SAFETY: as the caller says; the functions are the runtime's, and exist as long as the process.
     unsafe { attach(path, answers) }
 }
@@ -373,7 +418,7 @@ pub fn load_modules(options: Options) {
         machine().map_err(|error| error.to_string())?;
         let text = (Section::Whole, 0, "module".to_owned(), Ok(text.into_bytes()));
         Programs::new("the module".to_owned(), vec![text], &[], options, 1)
-            .map(|kernels| Arc::new(kernels) as _)
+            .map(|(kernels, _)| Arc::new(kernels) as _)
             .map_err(|error| error.to_string())
     }));
 }
@@ -390,36 +435,104 @@ impl Library {
     }
 }
 
+/// A unit's name in messages.
+fn name_of(unit: &Entry) -> String {
+    if unit.name.is_empty() { format!("fat binary at {:#x}", unit.fat_binary) } else { unit.name.clone() }
+}
+
 /// A unit's section and fat binary, its name, and its text.
 type Text = (Section, u64, String, Result<Vec<u8>, FatbinError>);
 
 impl Programs {
     /// Those of a library's file.
-    fn of_library(
-        path: &Path,
-        fat_binaries: &FatBinaries,
-        attached: &Attached,
-        options: Options,
-    ) -> Result<Self, LibraryError> {
+    fn of_library(path: &Path, code: &DeviceCode, attached: &Attached, options: Options) -> Result<Self, LibraryError> {
+        let of = path.display().to_string();
+        let mut fat_binaries = code.fat_binaries.clone();
+        if let Some(kept) = &code.kept {
+            if let Some(programs) = Self::of_kept(&of, code, kept, options) {
+                return Ok(programs);
+            }
+            fat_binaries = Arc::new(FatBinaries::open(path)?);
+        }
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
-        let texts = fat_binaries.map_ptx(threads, |ptx, text| {
-            let entry = ptx.entry();
-            (entry.section, entry.fat_binary, entry.name.clone(), text)
+        let read = fat_binaries.map_ptx(threads, |ptx, text| {
+            let hash = text.as_deref().map_or(0, kept_programs::hash);
+            (KeptUnit { entry: ptx.entry().clone(), hash }, text)
         });
-        Self::new(path.display().to_string(), texts, attached.linked_programs(), options, threads)
+        let (units, texts): (Vec<_>, Vec<_>) = read
+            .into_iter()
+            .map(|(unit, text)| {
+                let Entry { section, fat_binary, .. } = unit.entry;
+                let text = (section, fat_binary, name_of(&unit.entry), text);
+                (unit, text)
+            })
+            .unzip();
+        let (programs, numbers) = Self::new(of, texts, attached.linked_programs(), options, threads)?;
+        if let Some(folder) = KEPT_IN.get().filter(|_| code.settled)
+            && let Some(kept) = programs.to_keep(units, numbers)
+        {
+            // Without room for it the next process reads the PTX as well.
+            let _ = kept_programs::write(folder, fat_binaries.source(), &code.identity, &kept);
+        }
+        Ok(programs)
     }
 
+    /// Those of a library's file about which this is kept; `None` if it does not hold together.
+    fn of_kept(of: &str, code: &DeviceCode, kept: &KeptPrograms, options: Options) -> Option<Self> {
+        let unit = |number: &u32| {
+            let KeptUnit { entry, hash } = kept.units.get(*number as usize)?.clone();
+            let (fat_binaries, identity) = (code.fat_binaries.clone(), code.identity);
+            Some(Unit::when_needed(&name_of(&entry), move || {
+                let text = fat_binaries.text_of(&entry).map_err(|error| error.to_string())?;
+                match kept_programs::hash(&text) == hash {
+                    true => Ok(text),
+                    false => {
+                        // So that the next process reads all of it.
+                        KEPT_IN.get().into_iter().for_each(|folder| kept_programs::forget(folder, &identity));
+                        Err("the library's file was changed while it was used".to_owned())
+                    }
+                }
+            }))
+        };
+        let program = |kept: &KeptProgram| {
+            Program::of_linked(kept.units.iter().map(unit).collect::<Option<_>>()?, kept.linked.clone())
+        };
+        let programs = kept.programs.iter().map(program).collect::<Option<Vec<_>>>()?;
+        let attributes = |kernel: &KeptKernel| {
+            let shared = usize::try_from(kernel.shared).ok()?;
+            Some((kernel.name.clone(), attributes_of(shared, kernel.most_threads)))
+        };
+        let kept_kernels = kept.kernels.iter().map(attributes).collect::<Option<_>>()?;
+        Some(Self { kept_kernels, ..Self::of_programs(of.to_owned(), programs, options) })
+    }
+
+    /// What to keep about them; `None` if something in them cannot be read, which is then for every process to find.
+    fn to_keep(&self, units: Vec<KeptUnit>, numbers: Vec<Vec<u32>>) -> Option<KeptPrograms> {
+        let program = |(executable, units): (&Arc<Executable>, Vec<u32>)| {
+            Some(KeptProgram { units, linked: executable.program().linked().ok()? })
+        };
+        let kernel = |name: &String| {
+            let Attributes { shared, most_threads, .. } = self.attributes(name)?;
+            Some(KeptKernel { name: name.clone(), shared: shared as u64, most_threads })
+        };
+        Some(KeptPrograms {
+            units,
+            programs: self.executables.iter().zip(numbers).map(program).collect::<Option<_>>()?,
+            kernels: self.of_kernel.keys().map(kernel).collect::<Option<_>>()?,
+        })
+    }
+
+    /// Those of these texts, and for each program the numbers of its units.
     fn new(
         of: String,
         texts: Vec<Text>,
         linked: &[Vec<u64>],
         options: Options,
         threads: usize,
-    ) -> Result<Self, LibraryError> {
-        let mut groups: Vec<Vec<Unit>> = linked.iter().map(|_| Vec::new()).collect();
-        for (section, fat_binary, name, text) in texts {
-            let name = if name.is_empty() { format!("fat binary at {fat_binary:#x}") } else { name };
-            let unit = Unit::new(&name, text?)?;
+    ) -> Result<(Self, Vec<Vec<u32>>), LibraryError> {
+        let mut groups: Vec<Vec<(u32, Unit)>> = linked.iter().map(|_| Vec::new()).collect();
+        for (number, (section, fat_binary, name, text)) in (0..).zip(texts) {
+            let unit = (number, Unit::new(&name, text?)?);
             let of = linked.iter().position(|units| units.contains(&fat_binary));
             match of.filter(|_| section == Section::Linked) {
                 Some(program) => groups[program].push(unit),
@@ -430,15 +543,24 @@ impl Programs {
         if groups.is_empty() {
             return Err(LibraryError::NoPtx);
         }
-        let (mut executables, mut of_kernel) = (Vec::new(), HashMap::new());
+        let (mut programs, mut numbers) = (Vec::new(), Vec::new());
         for units in groups {
-            let program = Arc::new(Program::link(units, threads)?);
+            let (of_program, units): (Vec<u32>, Vec<Unit>) = units.into_iter().unzip();
+            programs.push(Program::link(units, threads)?);
+            numbers.push(of_program);
+        }
+        Ok((Self::of_programs(of, programs, options), numbers))
+    }
+
+    fn of_programs(of: String, programs: Vec<Program>, options: Options) -> Self {
+        let (mut executables, mut of_kernel) = (Vec::new(), HashMap::new());
+        for program in programs.into_iter().map(Arc::new) {
             for kernel in program.kernels() {
                 of_kernel.entry(kernel.to_owned()).or_insert(executables.len());
             }
             executables.push(Executable::new(program, options));
         }
-        Ok(Self { of, executables, of_kernel, images: Mutex::default() })
+        Self { of, executables, of_kernel, kept_kernels: HashMap::new(), images: Mutex::default() }
     }
 
     fn executable(&self, kernel: &str) -> Option<(usize, &Arc<Executable>)> {
@@ -468,8 +590,15 @@ const REGISTERS: u32 = 96;
 /// Limit on the threads of a block if its kernel does not declare one.
 const MOST_THREADS: u32 = 1024;
 
+fn attributes_of(shared: usize, most_threads: u32) -> Attributes {
+    Attributes { shared, constant: 0, local: 0, most_threads, registers: REGISTERS }
+}
+
 impl Kernels for Programs {
     fn attributes(&self, kernel: &str) -> Option<Attributes> {
+        if let Some(kept) = self.kept_kernels.get(kernel) {
+            return Some(*kept);
+        }
         // NCCL passes over kernels that it has no code for, as on a GPU that it was not compiled for.
         let (_, executable) = self.executable(kernel)?;
         let program = executable.program();
@@ -478,7 +607,7 @@ impl Kernels for Programs {
         let bound = |sizes: [u32; 3]| sizes.iter().fold(1u32, |all, size| all.saturating_mul(*size));
         let most_threads = signature.bounds.most_threads.map_or(MOST_THREADS, bound).min(MOST_THREADS);
         let shared = usize::try_from(executable.static_shared(id).ok()?).ok()?;
-        Some(Attributes { shared, constant: 0, local: 0, most_threads, registers: REGISTERS })
+        Some(attributes_of(shared, most_threads))
     }
 
     fn parameters(&self, kernel: &str) -> Option<Vec<(usize, usize)>> {

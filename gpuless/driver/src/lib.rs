@@ -10,11 +10,11 @@ mod absent;
 mod loaded;
 
 use gpuless_cuda::api::{self, Settings};
-use gpuless_cuda::fatbin::{FatBinaries, FatbinError};
+use gpuless_cuda::fatbin::FatbinError;
 use gpuless_cuda::faults::{self, Effect, Fault, Owner};
 use gpuless_cuda::library::{self, LibraryError};
 use ptx::run::{EarlyLoads, Options, Schedule, StoreUnit};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// The variable with the number of devices.
 const COUNT: &str = "COLLSPEC_SOFTWARE_GPUS";
@@ -30,6 +30,8 @@ const SWITCH: &str = "COLLSPEC_SOFTWARE_SWITCH";
 const FAULT: &str = "COLLSPEC_SOFTWARE_FAULT";
 /// The variable with the order in which warps take turns: SEED[:delay-stores=UNIT][:early-loads=LOADS].
 const SCHEDULE: &str = "COLLSPEC_SOFTWARE_SCHEDULE";
+/// The variable with a folder, in which processes keep what they have found out about libraries.
+const CACHE: &str = "COLLSPEC_SOFTWARE_CACHE";
 /// The variable with a folder, in which each process writes down the work of its kernels when it ends.
 const WORK: &str = "COLLSPEC_SOFTWARE_WORK";
 
@@ -53,6 +55,9 @@ fn configure() {
     let nvlinks = std::env::var(LINKS).ok().and_then(|text| text.parse().ok()).unwrap_or(settings.nvlinks);
     let _ =
         api::configure(Settings { devices, nvlinks, legacy_default_stream: true, tells_failures: true, ..settings });
+    if let Some(folder) = std::env::var_os(CACHE).map(PathBuf::from).filter(|folder| folder.is_absolute()) {
+        library::keep_programs_in(folder);
+    }
     library::load_modules(options());
     library::load_registered(options());
     set(FAULT, disturb);
@@ -120,9 +125,11 @@ fn disturb(text: &str) -> Result<(), String> {
 unsafe fn attach(path: &Path) -> Result<(), LibraryError> {
     // SAFETY: as the caller says.
     unsafe {
-        match FatBinaries::open(path) {
-            Err(FatbinError::NoDeviceCode) => library::attach_runtime(path, Box::new(not_supported)).map(|_| ())?,
-            _ => library::load_when_needed(path, options(), Box::new(not_supported))?,
+        match library::load_when_needed(path, options(), Box::new(not_supported)) {
+            Err(LibraryError::Fatbin(FatbinError::NoDeviceCode)) => {
+                library::attach_runtime(path, Box::new(not_supported)).map(|_| ())?;
+            }
+            loaded => loaded?,
         }
     }
     Ok(())

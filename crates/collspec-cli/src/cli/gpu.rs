@@ -7,7 +7,7 @@ use anyhow::Context;
 use clap::Args as ClapArgs;
 use collspec_run::backend::software_gpus;
 use collspec_run::child::Workers;
-use collspec_run::library::{choose, standin, unpack_files};
+use collspec_run::library::{choose, programs_folder, standin, unpack_files};
 use collspec_run::machines::MachineProfile;
 use collspec_run::run::SoftwareCluster;
 use collspec_suite::suite::options::{machine_name, nodes};
@@ -21,6 +21,8 @@ const DRIVER: &str = "libgpuless_driver.so";
 const FOLDER: &str = "collspec-gpu";
 /// The folders in which Python looks for modules first.
 const PYTHON_PATH: &str = "PYTHONPATH";
+/// The variable with the folder in which processes keep what they have found out about libraries.
+const CACHE: &str = "COLLSPEC_SOFTWARE_CACHE";
 const NAMES: [(&str, &str); 3] = [("libcuda.so.1", DRIVER), ("libcuda.so", DRIVER), ("libnvidia-ml.so.1", DRIVER)];
 
 /// The package for PyTorch, by the paths below the folder in which Python looks for it.
@@ -126,6 +128,9 @@ pub(super) fn variables(
         ("LD_LIBRARY_PATH".to_owned(), before(folder, "LD_LIBRARY_PATH")),
         (software_gpus::COUNT.to_owned(), devices.to_string().into()),
     ];
+    if let Ok(folder) = programs_folder() {
+        variables.push((CACHE.to_owned(), folder.into()));
+    }
     variables.extend(cluster.variables(node).into_iter().map(|(name, value)| (name, value.into())));
     if !place.no_torch {
         let folder = unpack_files(&FOR_TORCH).context("the files for PyTorch cannot be written")?;

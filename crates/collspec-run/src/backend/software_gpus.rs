@@ -2,6 +2,7 @@
 #![allow(unsafe_code)] // a library is loaded, and its code replaced
 
 use super::cuda::{DeviceInfo, DriverReport, DriverState};
+use crate::cache_folder::programs_folder;
 use crate::job::{
     ChangeKind, EarlyLoads, ExecutedFunction, ExecutedInstruction, FAULT_IN_LOG, FaultKind, Kernels, MachineCounts,
     MachineFault, MachineReport, Mutant, StoreUnit, Variation, Work,
@@ -200,6 +201,9 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
     let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let before = identity(&file);
     let nccl = Nccl::load(&file)?;
+    if let Ok(folder) = programs_folder() {
+        gpuless_cuda::library::keep_programs_in(folder);
+    }
     let not_supported = |name: &str, first: bool| {
         if first {
             eprintln!("software GPU: {name} is not supported");
@@ -207,7 +211,7 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
     };
     // SAFETY: the library was loaded from this file, stays, and nothing has called it.
     let library = unsafe { gpuless_cuda::library::load(&file, options, Box::new(not_supported)) };
-    // Checked after everything was read from it, and before the findings are reported.
+    // Checked after everything was read from it that is read now, and before the findings are reported. What is read later has a hash.
     if identity(&file) != before {
         return Err(SoftwareGpuError::Replaced(file));
     }

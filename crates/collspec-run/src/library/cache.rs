@@ -1,4 +1,5 @@
 //! The cache of fetched libraries: `VERSION/libnccl.so.2` in a folder of the user.
+use crate::cache_folder::{NoCacheFolder, cache_folder_from};
 use std::ffi::OsString;
 use std::fmt;
 use std::path::{Path, PathBuf};
@@ -52,27 +53,6 @@ pub struct Wanted {
 /// The folder of fetched libraries.
 #[derive(Clone, Debug)]
 pub struct LibraryCache(PathBuf);
-
-/// The folder for the cache cannot be determined.
-#[derive(Clone, Copy, Debug, thiserror::Error)]
-#[error("there is no cache folder: neither XDG_CACHE_HOME nor HOME is an absolute path")]
-pub struct NoCacheFolder;
-
-/// The folder for data that this program keeps between its runs: `collspec` under XDG_CACHE_HOME, or else under `.cache` in the home
-/// folder.
-///
-/// # Errors
-///
-/// Neither folder is known.
-pub fn cache_folder() -> Result<PathBuf, NoCacheFolder> {
-    cache_folder_from(|name| std::env::var_os(name))
-}
-
-fn cache_folder_from(variable: impl Fn(&str) -> Option<OsString>) -> Result<PathBuf, NoCacheFolder> {
-    let absolute = |name: &str| variable(name).map(PathBuf::from).filter(|path| path.is_absolute());
-    let home = || absolute("HOME").map(|home| home.join(".cache"));
-    Ok(absolute("XDG_CACHE_HOME").or_else(home).ok_or(NoCacheFolder)?.join("collspec"))
-}
 
 impl LibraryCache {
     /// The user's cache: `collspec/nccl` under XDG_CACHE_HOME, else under `.cache` in the home folder.

@@ -1,7 +1,7 @@
 //! Chooses a library by its path, or by its version among those on this machine.
 use super::probe::{LibraryInfo, ProbeError, probe};
 use super::version::VersionRequest;
-use super::{FoundLibrary, LibrarySource, find_libraries};
+use super::{Candidate, CudaRelease, FoundLibrary, LibraryCache, LibrarySource, Wanted, find_libraries, find_some};
 use crate::child::Workers;
 use std::path::{Path, PathBuf};
 
@@ -61,7 +61,31 @@ pub fn choose(spec: &str, workers: &Workers) -> Result<ChosenLibrary, ChooseErro
         return Ok(ChosenLibrary { path, probed });
     }
     let wanted = version.ok_or_else(|| ChooseError::NeitherPathNorVersion(spec.to_owned()))?;
-    best_match(wanted, find_libraries(workers))
+    if wanted.is_whole()
+        && let Some(library) = fetched_whole(wanted, spec, workers)
+    {
+        return Ok(library);
+    }
+    // Those that were fetched as another version cannot match, and are asked only for the error's list.
+    best_match(wanted, find_some(workers, |candidate| may_match(wanted, candidate)))
+        .or_else(|_| best_match(wanted, find_libraries(workers)))
+}
+
+/// The library that was fetched as this version, with the machine code of GPUs. None on this machine is preferred to it, so none has to be
+/// searched for or asked.
+fn fetched_whole(wanted: VersionRequest, spec: &str, workers: &Workers) -> Option<ChosenLibrary> {
+    let whole = Wanted { version: spec.to_owned(), cuda: CudaRelease::default(), slim: false };
+    let path = LibraryCache::of_user().ok()?.library_path(&whole).canonicalize().ok()?;
+    let probed = probe(&path, workers).ok().filter(|probed| !probed.slimmed && wanted.matches(probed.version))?;
+    Some(ChosenLibrary { path, probed })
+}
+
+/// False for a library that was fetched as another version.
+fn may_match(wanted: VersionRequest, candidate: &Candidate) -> bool {
+    let fetched = Some(&candidate.path).filter(|_| candidate.source == LibrarySource::Fetched);
+    let folder = fetched.and_then(|path| path.parent()?.file_name()?.to_str());
+    let version = folder.and_then(|name| VersionRequest::parse(name.split('+').next()?));
+    version.is_none_or(|version| wanted.admits(version))
 }
 
 fn best_match(wanted: VersionRequest, found: Vec<FoundLibrary>) -> Result<ChosenLibrary, ChooseError> {
@@ -125,6 +149,18 @@ mod tests {
             words.contains("there is 2.21.5, 2.27.5, 2.29.3, 2.30.3") && words.contains("nccl fetch 2.30.7"),
             "{words}"
         );
+    }
+
+    #[test]
+    fn libraries_that_were_fetched_as_another_version_are_not_asked() {
+        let may = |text: &str, path: &str, source| {
+            may_match(VersionRequest::parse(text).unwrap(), &Candidate { path: path.into(), source })
+        };
+        let fetched = |text: &str, path: &str| may(text, path, LibrarySource::Fetched);
+        assert!(fetched("2.30.7", "/c/2.30.7+slim/libnccl.so.2") && fetched("2.30", "/c/2.30.7/libnccl.so.2"));
+        assert!(!fetched("2.30.7", "/c/2.30.3/libnccl.so.2") && !fetched("2.3", "/c/2.30.7/libnccl.so.2"));
+        assert!(fetched("2.30.7", "/c/mine/libnccl.so.2"), "its version is not known from its name");
+        assert!(may("2.30.7", "/c/2.30.3/libnccl.so.2", LibrarySource::LoaderPath));
     }
 
     #[test]

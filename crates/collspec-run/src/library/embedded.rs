@@ -1,7 +1,7 @@
 //! Shared libraries inside the program. `cargo install` installs a single file, so the libraries that are preloaded into other programs are
 //! part of it, and each is written to the user's cache when it is first needed.
-use super::cache::cache_folder;
 use super::private_folder::make_private;
+use crate::cache_folder::cache_folder;
 use collspec_core::fnv::fnv64;
 use std::fs::{self, Permissions};
 use std::io::{self, Write};

@@ -11,7 +11,8 @@ pub mod program;
 pub mod standin;
 mod version;
 
-pub use cache::{CudaRelease, LibraryCache, NoCacheFolder, Wanted, cache_folder};
+pub use crate::cache_folder::{NoCacheFolder, cache_folder, programs_folder};
+pub use cache::{CudaRelease, LibraryCache, Wanted};
 pub use candidates::{Candidate, LibrarySource, SearchPlaces, candidates};
 pub use choose::{ChooseError, ChosenLibrary, choose};
 pub use embedded::{EmbeddedLibrary, embed, unpack_files};
@@ -35,10 +36,15 @@ pub struct FoundLibrary {
 /// Every NCCL library in the places where this machine keeps libraries, the preferred ones first. `workers` says which
 /// program asks them (the same that can be a worker).
 pub fn find_libraries(workers: &Workers) -> Vec<FoundLibrary> {
+    find_some(workers, |_| true)
+}
+
+/// The same for those that may be the right ones. The others are not opened.
+fn find_some(workers: &Workers, may_be: impl Fn(&Candidate) -> bool) -> Vec<FoundLibrary> {
     let ask = |candidate: Candidate| FoundLibrary {
         probed: probe(&candidate.path, workers),
         path: candidate.path,
         source: candidate.source,
     };
-    candidates(&SearchPlaces::of_this_machine()).into_iter().map(ask).collect()
+    candidates(&SearchPlaces::of_this_machine()).into_iter().filter(may_be).map(ask).collect()
 }

@@ -25,6 +25,17 @@ impl VersionRequest {
         (parts.next().is_none() && major > 0).then_some(Self { major, minor, patch })
     }
 
+    /// True if it names one version.
+    pub fn is_whole(self) -> bool {
+        self.patch.is_some()
+    }
+
+    /// True if a library of this version may meet the request.
+    pub fn admits(self, version: Self) -> bool {
+        let patch = self.patch.is_none() || version.patch.is_none() || self.patch == version.patch;
+        (self.major, self.minor) == (version.major, version.minor) && patch
+    }
+
     /// True if a library with this version code meets the request.
     pub fn matches(self, code: c_int) -> bool {
         let unit = if code >= 10_000 { 10_000 } else { 1_000 };

@@ -14,7 +14,7 @@ pub const FILTER: &str = "COLLSPEC_FILTER";
 pub const SHARD: &str = "COLLSPEC_SHARD";
 
 /// Variables of the software library, the stand-ins, and the processes that this program starts.
-const OTHERS: [&str; 27] = [
+const OTHERS: [&str; 28] = [
     "COLLSPEC_SOFT_ARITHMETIC",
     "COLLSPEC_SOFT_CONNECT",
     "COLLSPEC_JUDGE",
@@ -23,6 +23,7 @@ const OTHERS: [&str; 27] = [
     "COLLSPEC_SOFT_NETWORK",
     "COLLSPEC_SOFT_SEED",
     "COLLSPEC_SOFT_TRACE",
+    "COLLSPEC_SOFTWARE_CACHE",
     "COLLSPEC_SOFTWARE_FAULT",
     "COLLSPEC_SOFTWARE_GPUS",
     "COLLSPEC_SOFTWARE_MACHINE",

@@ -17,6 +17,7 @@
 //! | 56 | `u64` | size when decompressed |
 use super::error::FatbinError;
 use crate::elf::Source;
+use serde::{Deserialize, Serialize};
 use std::fmt;
 
 const MAGIC: u32 = 0xBA55_ED50;
@@ -33,7 +34,7 @@ const FLAG_LZ4: u64 = 0x2000;
 const FLAG_ZSTD: u64 = 0x8000;
 
 /// The section that contains a fat binary.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Section {
     /// `__nv_relfatbin`: units that the device linker combined into programs.
     Linked,
@@ -58,7 +59,7 @@ impl fmt::Display for Section {
 }
 
 /// The contents of an entry.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Kind {
     /// PTX as text.
     Ptx,
@@ -80,7 +81,7 @@ pub enum Compression {
 }
 
 /// An entry of a fat binary.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Entry {
     /// The section that contains the entry.
     pub section: Section,
@@ -105,7 +106,7 @@ pub struct Entry {
     /// The size when decompressed, as the header says.
     pub text_size: u64,
     /// Offset of the payload in the file.
-    pub(super) place: u64,
+    pub(crate) place: u64,
 }
 
 impl Entry {
@@ -215,8 +216,11 @@ impl Reader<'_> {
         let end = (at + header_size).checked_add(payload).filter(|end| *end <= limit);
         let end =
             end.ok_or_else(|| self.damaged(at, format!("an entry of {payload} bytes runs past its fat binary")))?;
-        let mut header = vec![0; header_size as usize];
-        self.bytes(at, &mut header)?;
+        let mut header = fixed.to_vec();
+        if header_size > FIXED {
+            header.resize(header_size as usize, 0);
+            self.bytes(at, &mut header)?;
+        }
         let compressed = u64::from(u32_at(&fixed, 16));
         if compressed > payload {
             return Err(self.damaged(at, format!("{compressed} compressed bytes in a payload of {payload}")));

@@ -48,12 +48,12 @@ impl FatBinaries {
     /// The file cannot be read, is not an ELF file of 64 bits, has no section for device code, or its fat binaries are damaged.
     pub fn open(path: &Path) -> Result<Self, FatbinError> {
         let (source, _) = Source::open(path).map_err(|error| FatbinError::Open { path: path.to_owned(), error })?;
-        Self::read(source)
+        Self::of_source(source)
     }
 
     /// The same for an ELF file in memory.
     pub fn from_bytes(bytes: Vec<u8>) -> Result<Self, FatbinError> {
-        Self::read(Source::Bytes(bytes.into()))
+        Self::of_source(Source::Bytes(bytes.into()))
     }
 
     /// Reads the headers of a single fat binary, whose units are [`Section::Whole`].
@@ -68,9 +68,25 @@ impl FatBinaries {
         Ok(Self { source, entries })
     }
 
-    fn read(source: Source) -> Result<Self, FatbinError> {
+    /// The same for a file that is open.
+    pub(crate) fn of_source(source: Source) -> Result<Self, FatbinError> {
         let entries = entries(&source)?;
         Ok(Self { source, entries })
+    }
+
+    /// Those of these entries, which were read from the same source before.
+    pub(crate) fn of_entries(source: Source, entries: Vec<Entry>) -> Self {
+        Self { source, entries }
+    }
+
+    /// Where they are read from.
+    pub(crate) fn source(&self) -> &Source {
+        &self.source
+    }
+
+    /// Reads and decompresses an entry's text.
+    pub(crate) fn text_of(&self, entry: &Entry) -> Result<Vec<u8>, FatbinError> {
+        payload::read(&self.source, entry)
     }
 
     /// All entries, of every kind, in the order of the file: first those of [`Section::Linked`].

@@ -2,14 +2,15 @@
 use crate::module::Variable;
 use crate::text::{Definition, DefinitionKind, Index, Linkage, Unit};
 use rustc_hash::{FxHashMap, FxHashSet};
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// A unit of a program, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct UnitId(pub(crate) u32);
 
 /// A function of a program, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct FunctionId(pub(crate) u32);
 
 impl FunctionId {
@@ -20,11 +21,11 @@ impl FunctionId {
 }
 
 /// A variable of a program, by number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct VariableId(pub(crate) u32);
 
 /// The definition that a name refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub enum Symbol {
     /// A kernel or function with a body.
     Function(FunctionId),
@@ -35,7 +36,7 @@ pub enum Symbol {
 }
 
 /// A definition with a body or memory, and the unit that contains it.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Defined {
     pub unit: UnitId,
     pub definition: Definition,
@@ -51,7 +52,7 @@ pub struct DefinedTwice {
 }
 
 /// Definitions by number, and the names that lead to them.
-#[derive(Debug, Default)]
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Names {
     pub functions: Vec<Defined>,
     pub variables: Vec<Defined>,
@@ -109,6 +110,18 @@ impl Names {
         }
         self.of_unit.push(own);
         Ok(id)
+    }
+
+    /// True if every number in it leads to something, in a program of so many units, and no declaration could say more than it does.
+    pub fn holds_together(&self, units: usize) -> bool {
+        let symbols = self.visible.values().map(|(symbol, _)| symbol);
+        let mut symbols = symbols.chain(self.of_unit.iter().flat_map(|own| own.values().flatten()));
+        let mut defined = self.functions.iter().chain(&self.variables);
+        let align = self.dynamic_align;
+        (align == 0 || (align.is_power_of_two() && align <= 1 << 16))
+            && self.of_unit.len() == units
+            && defined.all(|defined| (defined.unit.0 as usize) < units)
+            && symbols.all(|symbol| *symbol == Symbol::DynamicShared || self.unit_of(*symbol).is_some())
     }
 
     fn publish(

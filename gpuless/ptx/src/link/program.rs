@@ -5,6 +5,7 @@ use crate::error::Error;
 use crate::module::{Function, Signature, Space, Variable};
 use crate::text::{Definition, DefinitionKind, Index, Unit};
 use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -37,6 +38,13 @@ pub struct Program {
     shared: OnceLock<Result<FxHashSet<SharedMemory>, Error>>,
 }
 
+/// What linking has found out about units, to be kept for another process that has the same ones.
+#[derive(Clone, Debug, Serialize, Deserialize)]
+pub struct Linked {
+    names: Names,
+    shared: FxHashSet<SharedMemory>,
+}
+
 /// The methods panic if they are given a number of another program.
 impl Program {
     /// Links units, in the order in which a linker would get them: of several weak definitions the first counts. Uses `threads` threads.
@@ -54,9 +62,33 @@ impl Program {
                 second: Box::new(unit.place(name.start)),
             })?;
         }
+        Ok(Self::new(units, names, OnceLock::new()))
+    }
+
+    fn new(units: Vec<Unit>, names: Names, shared: OnceLock<Result<FxHashSet<SharedMemory>, Error>>) -> Self {
         let functions = names.functions.iter().map(|_| OnceLock::new()).collect();
         let variables = names.variables.iter().map(|_| OnceLock::new()).collect();
-        Ok(Self { units, names, functions, variables, shared: OnceLock::new() })
+        Self { units, names, functions, variables, shared }
+    }
+
+    /// The program of units that were linked before, of which no text is read for this; `None` if so many units cannot have given this.
+    pub fn of_linked(units: Vec<Unit>, linked: Linked) -> Option<Self> {
+        let Linked { names, shared } = linked;
+        let known = |memory: &SharedMemory| match memory {
+            SharedMemory::Variable(id) => (id.0 as usize) < names.variables.len(),
+            SharedMemory::Own(id) => (id.0 as usize) < names.functions.len(),
+        };
+        let holds = names.holds_together(units.len()) && shared.iter().all(known);
+        holds.then(|| Self::new(units, names, OnceLock::from(Ok(shared))))
+    }
+
+    /// What to keep for [`Program::of_linked`].
+    ///
+    /// # Errors
+    ///
+    /// A variable's declaration cannot be read.
+    pub fn linked(&self) -> Result<Linked, Error> {
+        Ok(Linked { names: self.names.clone(), shared: self.all_shared_memory()?.clone() })
     }
 
     pub fn unit(&self, id: UnitId) -> &Unit {
@@ -122,7 +154,7 @@ impl Program {
     ///
     /// Its text cannot be read.
     pub fn function(&self, id: FunctionId) -> Result<&Function, Error> {
-        let (unit, definition) = self.defined(&self.names.functions[id.0 as usize]);
+        let (unit, definition) = self.defined(&self.names.functions[id.0 as usize])?;
         let function = self.functions[id.0 as usize].get_or_init(|| Function::of(unit, definition));
         function.as_ref().map_err(Clone::clone)
     }
@@ -133,7 +165,7 @@ impl Program {
     ///
     /// Its text cannot be read.
     pub fn signature(&self, id: FunctionId) -> Result<Signature, Error> {
-        let (unit, definition) = self.defined(&self.names.functions[id.0 as usize]);
+        let (unit, definition) = self.defined(&self.names.functions[id.0 as usize])?;
         Signature::of(unit, definition)
     }
 
@@ -143,7 +175,7 @@ impl Program {
     ///
     /// Its text cannot be read.
     pub fn variable(&self, id: VariableId) -> Result<&Variable, Error> {
-        let (unit, definition) = self.defined(&self.names.variables[id.0 as usize]);
+        let (unit, definition) = self.defined(&self.names.variables[id.0 as usize])?;
         let variable = self.variables[id.0 as usize].get_or_init(|| Variable::of(unit, definition));
         variable.as_ref().map_err(Clone::clone)
     }
@@ -154,20 +186,20 @@ impl Program {
     ///
     /// Its declaration cannot be read.
     pub fn space_of(&self, id: VariableId) -> Result<Option<Space>, Error> {
-        let (unit, definition) = self.defined(&self.names.variables[id.0 as usize]);
+        let (unit, definition) = self.defined(&self.names.variables[id.0 as usize])?;
         Variable::space_of(unit, definition)
     }
 
     /// An error at a variable's declaration.
     pub fn variable_error(&self, id: VariableId, what: String) -> Error {
-        let (unit, definition) = self.defined(&self.names.variables[id.0 as usize]);
-        unit.error(definition.head.start, what)
+        let Defined { unit, definition } = &self.names.variables[id.0 as usize];
+        self.unit(*unit).error(definition.head.start, what)
     }
 
     /// An error at a function's head.
     pub fn function_error(&self, id: FunctionId, what: String) -> Error {
-        let (unit, definition) = self.defined(&self.names.functions[id.0 as usize]);
-        unit.error(definition.head.start, what)
+        let Defined { unit, definition } = &self.names.functions[id.0 as usize];
+        self.unit(*unit).error(definition.head.start, what)
     }
 
     /// The largest alignment of the shared memory whose size a launch decides.
@@ -176,9 +208,9 @@ impl Program {
     }
 
     /// The text of a function's body.
-    pub(super) fn body(&self, id: FunctionId) -> (&Unit, Range<usize>) {
-        let (unit, definition) = self.defined(&self.names.functions[id.0 as usize]);
-        (unit, definition.body.clone().unwrap_or_default())
+    pub(super) fn body(&self, id: FunctionId) -> Result<(&Unit, Range<usize>), Error> {
+        let (unit, definition) = self.defined(&self.names.functions[id.0 as usize])?;
+        Ok((unit, definition.body.clone().unwrap_or_default()))
     }
 
     pub(super) fn may_declare_shared(&self, id: FunctionId) -> bool {
@@ -189,8 +221,16 @@ impl Program {
         self.shared.get_or_init(|| self.find_shared_memory()).as_ref().map_err(Clone::clone)
     }
 
-    fn defined<'a>(&'a self, defined: &'a Defined) -> (&'a Unit, &'a Definition) {
-        (self.unit(defined.unit), &defined.definition)
+    /// A definition and its unit, of which the text has been read, with everything that the definition says about it in it.
+    fn defined<'a>(&'a self, defined: &'a Defined) -> Result<(&'a Unit, &'a Definition), Error> {
+        let (unit, definition) = (self.unit(defined.unit), &defined.definition);
+        unit.check()?;
+        let within = |range: &Range<usize>| unit.text().get(range.clone()).is_some();
+        let Definition { name, head, body, .. } = definition;
+        if within(name) && within(head) && body.as_ref().is_none_or(within) {
+            return Ok((unit, definition));
+        }
+        Err(unit.error(0, "what was kept about this text belongs to another"))
     }
 }
 
@@ -284,6 +324,30 @@ mod tests {
         assert_eq!(program.unit_of(f), UnitId(1));
         assert_eq!(program.resolve(UnitId(0), "dynamic"), Some(Symbol::DynamicShared));
         assert!(matches!(program.resolve(UnitId(1), "fixed"), Some(Symbol::Variable(_))));
+    }
+
+    #[test]
+    fn what_was_linked_before_is_the_same_program_and_reads_what_it_needs() {
+        let texts =
+            [".extern .func f(); .visible .entry k() { call f; ret; }", ".visible .func f() { trap; } .shared .b32 x;"];
+        let linked = program(&texts).unwrap().linked().unwrap();
+        let unit = |at: usize, text: Result<&'static str, &'static str>| {
+            Unit::when_needed(&format!("unit{at}"), move || text.map(Into::into).map_err(Into::into))
+        };
+        let of = |second| Program::of_linked(vec![unit(0, Ok(texts[0])), unit(1, second)], linked.clone()).unwrap();
+        let program = of(Err("it is gone"));
+        let kernel = program.kernel("k").unwrap();
+        assert_eq!(program.function(kernel).unwrap().instructions.len(), 2);
+        let Some(Symbol::Function(f)) = program.resolve(program.unit_of(kernel), "f") else {
+            panic!("f is a function")
+        };
+        assert_eq!(program.function(f).unwrap_err().to_string(), "unit1:1:1: it is gone");
+        assert_eq!(program.shared_memory(kernel).unwrap().len(), 0);
+        assert_eq!(of(Ok(texts[1])).function(f).unwrap().instructions.len(), 1);
+        // A text for which the places are wrong.
+        let short = of(Ok(".func")).function(f).unwrap_err();
+        assert_eq!(short.to_string(), "unit1:1:1: what was kept about this text belongs to another");
+        assert!(Program::of_linked(vec![unit(0, Ok(texts[0]))], linked.clone()).is_none(), "a unit is missing");
     }
 
     #[test]

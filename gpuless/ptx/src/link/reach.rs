@@ -5,10 +5,11 @@ use crate::error::Error;
 use crate::module::{Space, Value};
 use crate::text::{Lexer, TokenKind};
 use rustc_hash::FxHashSet;
+use serde::{Deserialize, Serialize};
 use std::collections::BTreeSet;
 
 /// Memory that each block of a kernel has once.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum SharedMemory {
     /// A variable outside functions.
     Variable(VariableId),
@@ -83,7 +84,7 @@ impl Program {
     /// Calls `f` for the definitions that names in a function's body refer to, except for those that it declares itself, until `f` returns
     /// false. The body is not decoded for this, which would take many times as long.
     fn each_symbol(&self, id: FunctionId, mut f: impl FnMut(Symbol) -> bool) {
-        let (unit, body) = self.body(id);
+        let Ok((unit, body)) = self.body(id) else { return };
         let signature = self.signature(id).ok();
         let parameters = signature.iter().flat_map(|head| head.parameters.iter().chain(&head.results));
         // Names that hide others, with the depth of the braces that contain them.

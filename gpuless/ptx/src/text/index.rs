@@ -2,10 +2,11 @@
 use super::lexer::{Lexer, Token, TokenKind};
 use super::unit::Unit;
 use crate::error::Error;
+use serde::{Deserialize, Serialize};
 use std::ops::Range;
 
 /// The visibility of a name (PTX ISA, 11.6).
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Linkage {
     /// Visible only in its unit.
     #[default]
@@ -21,7 +22,7 @@ pub enum Linkage {
 }
 
 /// The kind of thing that a name refers to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum DefinitionKind {
     /// A kernel (`.entry`), which the host can launch.
     Kernel,
@@ -32,7 +33,7 @@ pub enum DefinitionKind {
 }
 
 /// A name of a unit.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Definition {
     pub kind: DefinitionKind,
     /// The visibility of the name.

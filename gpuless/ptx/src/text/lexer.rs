@@ -43,8 +43,9 @@ impl Token {
 #[derive(Clone, Debug)]
 pub struct Lexer<'a> {
     unit: &'a Unit,
+    /// The unit's text up to the end of the part that is read.
+    bytes: &'a [u8],
     at: usize,
-    end: usize,
 }
 
 const MARKS: &[u8] = b"{}()[]<>,;:@!+-=|";
@@ -60,16 +61,13 @@ fn continues_name(byte: u8) -> bool {
 impl<'a> Lexer<'a> {
     /// The tokens of a part of a unit.
     pub fn new(unit: &'a Unit, start: usize, end: usize) -> Self {
-        let end = end.min(unit.text().len());
-        Self { unit, at: start.min(end), end }
-    }
-
-    fn bytes(&self) -> &'a [u8] {
-        &self.unit.text().as_bytes()[..self.end]
+        let text = unit.text().as_bytes();
+        let bytes = &text[..end.min(text.len())];
+        Self { unit, bytes, at: start.min(bytes.len()) }
     }
 
     fn byte(&self, at: usize) -> Option<u8> {
-        self.bytes().get(at).copied()
+        self.bytes.get(at).copied()
     }
 
     /// Passes over white space and comments.
@@ -78,11 +76,11 @@ impl<'a> Lexer<'a> {
             match self.byte(self.at) {
                 Some(byte) if byte.is_ascii_whitespace() => self.at += 1,
                 Some(b'/') if self.byte(self.at + 1) == Some(b'/') => {
-                    let rest = &self.bytes()[self.at..];
+                    let rest = &self.bytes[self.at..];
                     self.at += rest.iter().position(|byte| *byte == b'\n').unwrap_or(rest.len());
                 }
                 Some(b'/') if self.byte(self.at + 1) == Some(b'*') => {
-                    let rest = &self.bytes()[self.at + 2..];
+                    let rest = &self.bytes[self.at + 2..];
                     let Some(length) = rest.windows(2).position(|two| two == b"*/") else {
                         return Err(self.unit.error(self.at, "this comment has no end"));
                     };
@@ -108,7 +106,7 @@ impl<'a> Lexer<'a> {
             b'.' if self.byte(start + 1).is_some_and(begins_name) => {
                 self.at = start + 1;
                 self.skip_name();
-                while self.bytes()[self.at..].starts_with(b"::") {
+                while self.bytes[self.at..].starts_with(b"::") {
                     self.at += 2;
                     self.skip_name();
                 }
@@ -120,7 +118,7 @@ impl<'a> Lexer<'a> {
             }
             _ if first.is_ascii_digit() || first == b'.' => self.number()?,
             b'"' => {
-                let rest = &self.bytes()[start + 1..];
+                let rest = &self.bytes[start + 1..];
                 let Some(length) =
                     rest.iter().position(|byte| matches!(byte, b'"' | b'\n')).filter(|at| rest[*at] == b'"')
                 else {
@@ -156,13 +154,13 @@ impl<'a> Lexer<'a> {
     }
 
     fn skip_name(&mut self) {
-        let rest = &self.bytes()[self.at..];
+        let rest = &self.bytes[self.at..];
         self.at += rest.iter().position(|byte| !continues_name(*byte)).unwrap_or(rest.len());
     }
 
     fn number(&mut self) -> Result<TokenKind, Error> {
         let start = self.at;
-        let rest = &self.bytes()[start..];
+        let rest = &self.bytes[start..];
         let exponent = |at: usize| matches!(rest[at], b'+' | b'-') && matches!(rest[at - 1], b'e' | b'E');
         let is_hexadecimal =
             rest.len() > 1 && rest[0] == b'0' && matches!(rest[1], b'x' | b'X' | b'f' | b'F' | b'd' | b'D');
