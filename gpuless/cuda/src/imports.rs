@@ -3,14 +3,15 @@
 #![allow(unsafe_code)] // C functions are called with their callers' arguments, and a library's imports are changed
 
 use crate::faults::{self, After};
-use crate::{adapter_files, api, opened};
-use libc::{c_int, c_void, nfds_t, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
+use crate::{adapter_files, api, large_memory, opened, service_threads};
+use libc::{c_int, c_void, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
 use std::cell::Cell;
 use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The replacements, by the names of the imported functions. Each has the parameters and result of the C function of that name.
-pub fn functions() -> Vec<(&'static str, *const ())> {
+/// `frees_its_memory` says of a library that no other frees what it allocates.
+pub fn functions(frees_its_memory: bool) -> Vec<(&'static str, *const ())> {
     let mut all = vec![
         ("fallocate", extend_without_pages as *const ()),
         ("memset", fill_without_pages as *const ()),
@@ -21,8 +22,11 @@ pub fn functions() -> Vec<(&'static str, *const ())> {
         ("socket", open_socket as *const ()),
         ("accept", accept_without_spinning as *const ()),
         ("close", close_and_note as *const ()),
-        ("poll", poll_in_steps as *const ()),
     ];
+    if frees_its_memory {
+        all.extend(large_memory::functions());
+    }
+    all.extend(service_threads::functions());
     all.extend(opened::functions());
     all.extend(adapter_files::functions());
     all
@@ -144,7 +148,7 @@ fn has_room(file: c_int) -> bool {
     answered && (system.f_blocks == 0 || system.f_bavail.saturating_mul(system.f_frsize) >= LEAST_FREE)
 }
 
-/// `memset`: to zero a large range, pages of shared or pinned memory are given back. Everything else is written.
+/// `memset`: to zero a large range, pages of shared, pinned or large memory are given back. Everything else is written.
 unsafe extern "C" fn fill_without_pages(address: *mut c_void, value: c_int, len: size_t) -> *mut c_void {
     if value != 0 || len < LARGE {
         // SAFETY: as the caller says.
@@ -153,8 +157,9 @@ unsafe extern "C" fn fill_without_pages(address: *mut c_void, value: c_int, len:
     let page = page_size();
     let start = (address as usize).next_multiple_of(page);
     let end = (address as usize).saturating_add(len) / page * page;
-    let way = if api::are_pinned(address as usize, len) { libc::MADV_DONTNEED } else { libc::MADV_REMOVE };
-    // SAFETY: whole pages that become zeros: pinned ones, which are private and in no file, or those of shared files, because
+    let private = api::are_pinned(address as usize, len) || large_memory::holds(address as usize, len);
+    let way = if private { libc::MADV_DONTNEED } else { libc::MADV_REMOVE };
+    // SAFETY: whole pages that become zeros: pinned or large ones, which are private and in no file, or those of shared files, because
     // MADV_REMOVE fails for all others. C's function does not set the error number.
     let refused = unsafe {
         let error = *libc::__errno_location();
@@ -184,9 +189,6 @@ fn page_size() -> usize {
 const SPINS: u32 = 32;
 /// The longest such sleep, in milliseconds. Data on the socket ends it earlier.
 const MOST_SLEEP: c_int = 1;
-/// Waits of at most this many milliseconds are shortened to [`LONGEST_STEP`].
-const MOST_CUT: c_int = 500;
-const LONGEST_STEP: c_int = 20;
 
 thread_local! {
     /// Number of consecutive polls in which this thread's sockets had nothing to read.
@@ -231,7 +233,9 @@ unsafe extern "C" fn recv_without_spinning(socket: c_int, buffer: *mut c_void, l
         return unsafe { recv_with_faults(socket, buffer, len, flags) };
     }
     // SAFETY: as the caller says.
-    let got = unsafe { libc::recv(socket, buffer, len, flags) };
+    let got = unsafe {
+        large_memory::receive(socket, buffer, len, flags).unwrap_or_else(|| libc::recv(socket, buffer, len, flags))
+    };
     pace(socket, got < 0 && has_nothing());
     got
 }
@@ -290,18 +294,9 @@ unsafe extern "C" fn accept_without_spinning(socket: c_int, address: *mut sockad
     got
 }
 
-/// `poll`: NCCL's service threads wait half a second at a time, check whether they should end, and wait again; a thread that destroys
-/// a communicator waits for that. So a wait of at most half a second may end early, with nothing; longer ones last as long as asked.
-unsafe extern "C" fn poll_in_steps(wanted: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    let timeout = if timeout <= MOST_CUT { timeout.min(LONGEST_STEP) } else { timeout };
-    // SAFETY: as the caller says.
-    unsafe { libc::poll(wanted, count, timeout) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::time::{Duration, Instant};
 
     const PAGE: usize = 4096;
 
@@ -379,17 +374,5 @@ mod tests {
         // SAFETY: this test's memory.
         unsafe { fill_without_pages(memory.as_mut_ptr().add(1).cast(), 0, 2 * LARGE - 2) };
         assert!(memory[0] == 7 && memory[2 * LARGE - 1] == 7 && memory[1..2 * LARGE - 1].iter().all(|byte| *byte == 0));
-    }
-
-    #[test]
-    fn only_short_waits_are_cut() {
-        let waited = |timeout: c_int| {
-            let start = Instant::now();
-            // SAFETY: no descriptors.
-            assert_eq!(unsafe { poll_in_steps(std::ptr::null_mut(), 0, timeout) }, 0);
-            start.elapsed()
-        };
-        assert!(waited(600) >= Duration::from_millis(600));
-        assert!(waited(500) < Duration::from_millis(400));
     }
 }

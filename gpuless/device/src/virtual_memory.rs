@@ -209,7 +209,10 @@ impl Reservation {
         }
         let offset = offset.try_into().map_err(|_| refused())?;
         let mut accessible = ACCESSIBLE.write().unwrap_or_else(PoisonError::into_inner);
-        accessible.retain(|at, len| at + *len <= start || *at >= start + bytes);
+        // They do not overlap, so those that reach into the range are the last ones that begin before its end.
+        let reaches = |(at, len): &(&usize, &usize)| **at + **len > start;
+        let gone: Vec<usize> = accessible.range(..start + bytes).rev().take_while(reaches).map(|(at, _)| *at).collect();
+        gone.iter().for_each(|at| _ = accessible.remove(at));
         let at = std::ptr::with_exposed_provenance_mut(start);
         // SAFETY: the addresses are this reservation's; who unmaps or replaces memory promises that nothing uses it.
         let mapped = unsafe { libc::mmap(at, bytes, libc::PROT_NONE, flags | libc::MAP_FIXED, descriptor, offset) };
