@@ -11,6 +11,7 @@ pub fn enter_if_asked() {
         Some(path) => {
             let path = Path::new(&path);
             let opened = if child::wants_software_gpus() {
+                child::allow_descriptors();
                 Backend::on_software_gpus(path, device_offset()?)
             } else {
                 Backend::nccl(path, device_offset()?)

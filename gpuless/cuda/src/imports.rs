@@ -10,8 +10,8 @@ use std::ops::Range;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// The replacements, by the names of the imported functions. Each has the parameters and result of the C function of that name.
-/// `frees_its_memory` says of a library that no other frees what it allocates.
-pub fn functions(frees_its_memory: bool) -> Vec<(&'static str, *const ())> {
+/// NCCL frees what it allocates and joins the threads that it starts, which other libraries may leave to each other.
+pub fn functions(is_nccl: bool) -> Vec<(&'static str, *const ())> {
     let mut all = vec![
         ("fallocate", extend_without_pages as *const ()),
         ("memset", fill_without_pages as *const ()),
@@ -23,10 +23,10 @@ pub fn functions(frees_its_memory: bool) -> Vec<(&'static str, *const ())> {
         ("accept", accept_without_spinning as *const ()),
         ("close", close_and_note as *const ()),
     ];
-    if frees_its_memory {
+    if is_nccl {
         all.extend(large_memory::functions());
+        all.extend(service_threads::functions());
     }
-    all.extend(service_threads::functions());
     all.extend(opened::functions());
     all.extend(adapter_files::functions());
     all

@@ -195,12 +195,13 @@ impl DeviceCode {
         let opened = Source::open(path).map_err(|error| FatbinError::Open { path: path.to_owned(), error });
         let (source, metadata) = opened?;
         let identity = Identity::of(&metadata);
+        let settled = identity.is_settled();
         let kept = KEPT_IN.get().and_then(|folder| kept_programs::read(folder, &identity));
         let fat_binaries = match &kept {
             Some(kept) => FatBinaries::of_entries(source, kept.units.iter().map(|unit| unit.entry.clone()).collect()),
             None => FatBinaries::of_source(source)?,
         };
-        Ok(Self { fat_binaries: Arc::new(fat_binaries), identity, settled: identity.is_settled(), kept })
+        Ok(Self { fat_binaries: Arc::new(fat_binaries), identity, settled, kept })
     }
 }
 

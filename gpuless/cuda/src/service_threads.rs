@@ -3,13 +3,12 @@
 //! NCCL has two such threads for each rank of each communicator. They wait half a second at a time, check whether they should end, and
 //! wait again, so whoever destroys a communicator would wait for that. It joins them, which is when they are woken here: a thread that is
 //! joined sees an early end of its wait, with nothing. Shorter waits for all would do it as well, but hundreds of threads of
-//! communicators that nobody uses would then take most of a processor.
+//! communicators that nobody uses would then take most of a processor. A thread that is joined wakes all of them, and while one is joined
+//! the waits of all are short: each thread may be the one.
 #![allow(unsafe_code)] // C functions are called with their callers' arguments
 
 use libc::{c_int, c_void, nfds_t, pollfd};
-use std::cell::RefCell;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Mutex, OnceLock, PoisonError};
 
 /// The replacements, by the names of the imported functions. Each has the parameters and result of the C function of that name.
@@ -26,33 +25,51 @@ const MOST_CUT: c_int = 500;
 /// The longest wait while threads are joined, in milliseconds.
 const STEP: c_int = 20;
 
+/// Waits for more descriptors than this are only shortened. NCCL's have 65 at the most, and these are on the stack: a thread that ends,
+/// and a signal handler, have no other place.
+const MOST_WAITED_FOR: usize = 127;
+
 /// How many threads are joining others.
 static JOINING: AtomicUsize = AtomicUsize::new(0);
+/// Set once the descriptor that wakes is known to be another's: a program may close what it has not opened.
+static IS_LOST: AtomicBool = AtomicBool::new(false);
 
-/// A descriptor that can be read while a thread is joined; none if the system refuses it.
-fn wakes() -> Option<&'static OwnedFd> {
-    static WAKES: OnceLock<Option<OwnedFd>> = OnceLock::new();
+/// A descriptor that can be read while a thread is joined, and the process that opened it. None if the system refuses it, and in a
+/// process that was forked from that one, which shares it.
+fn wakes() -> Option<c_int> {
+    static WAKES: OnceLock<Option<(u32, c_int)>> = OnceLock::new();
+    let own = std::process::id();
     let open = || {
-        // SAFETY: only numbers.
-        let descriptor = unsafe { libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK) };
-        // SAFETY: a new descriptor of this process, which nothing else has.
-        (descriptor >= 0).then(|| unsafe { OwnedFd::from_raw_fd(descriptor) })
+        // SAFETY: only numbers. A large one is not among those that programs close or replace.
+        let descriptor = unsafe {
+            let low = libc::eventfd(0, libc::EFD_CLOEXEC | libc::EFD_NONBLOCK);
+            let high = libc::fcntl(low, libc::F_DUPFD_CLOEXEC, 500);
+            if low >= 0 && high >= 0 {
+                libc::close(low);
+            }
+            high
+        };
+        (descriptor >= 0).then_some((own, descriptor))
     };
-    WAKES.get_or_init(open).as_ref()
+    let (process, descriptor) = (*WAKES.get_or_init(open))?;
+    (process == own && !IS_LOST.load(Ordering::Relaxed)).then_some(descriptor)
 }
 
 /// One more thread joins another, or one fewer.
 fn count_joins(more: bool) {
     static COUNT: Mutex<()> = Mutex::new(());
+    let Some(wakes) = wakes() else { return };
     let _counted = COUNT.lock().unwrap_or_else(PoisonError::into_inner);
     let (one, mut none) = (1_u64.to_ne_bytes(), [0; 8]);
-    let before = if more { JOINING.fetch_add(1, Ordering::SeqCst) } else { JOINING.fetch_sub(1, Ordering::SeqCst) - 1 };
-    let Some(wakes) = wakes().filter(|_| before == 0) else { return };
+    let others = if more { JOINING.fetch_add(1, Ordering::SeqCst) } else { JOINING.fetch_sub(1, Ordering::SeqCst) - 1 };
+    if others > 0 {
+        return;
+    }
     // SAFETY: eight bytes of this function's.
     unsafe {
         match more {
-            true => _ = libc::write(wakes.as_raw_fd(), one.as_ptr().cast(), one.len()),
-            false => _ = libc::read(wakes.as_raw_fd(), none.as_mut_ptr().cast(), none.len()),
+            true => _ = libc::write(wakes, one.as_ptr().cast(), one.len()),
+            false => _ = libc::read(wakes, none.as_mut_ptr().cast(), none.len()),
         }
     }
 }
@@ -69,46 +86,47 @@ unsafe extern "C" fn join(thread: libc::pthread_t, result: *mut *mut c_void) -> 
 /// `std::thread::join` of the C++ library, by which NCCL joins its threads from 2.29.2 on. The object is the thread's number, or 0 if it
 /// has none, of which C++ would throw an exception; NCCL asks before.
 unsafe extern "C" fn join_of_cpp(object: *mut libc::pthread_t) {
-    // SAFETY: as the caller says, its object.
+    // SAFETY: as the caller says, its object, which is the thread's number until it has ended.
     unsafe {
-        let thread = std::mem::take(&mut *object);
-        if thread != 0 {
-            join(thread, std::ptr::null_mut());
+        let thread = *object;
+        if thread != 0 && join(thread, std::ptr::null_mut()) == 0 {
+            *object = 0;
         }
     }
 }
 
 /// `poll`: a wait of at most half a second may end early, with nothing; longer ones last as long as asked.
 unsafe extern "C" fn poll(wanted: *mut pollfd, count: nfds_t, timeout: c_int) -> c_int {
-    thread_local! {
-        static ALL: RefCell<Vec<pollfd>> = const { RefCell::new(Vec::new()) };
-    }
-    let is_service = (1..=MOST_CUT).contains(&timeout);
-    let wakes = wakes().filter(|_| is_service && JOINING.load(Ordering::SeqCst) == 0);
-    let Some((wakes, len)) = wakes.zip(usize::try_from(count).ok()) else {
-        let timeout = if is_service { timeout.min(STEP) } else { timeout };
+    if !(1..=MOST_CUT).contains(&timeout) {
         // SAFETY: as the caller says.
         return unsafe { libc::poll(wanted, count, timeout) };
-    };
-    // SAFETY: as the caller says, there are so many; without any the pointer may be null.
-    let wanted = if len == 0 { &mut [] } else { unsafe { std::slice::from_raw_parts_mut(wanted, len) } };
-    ALL.with_borrow_mut(|all| {
-        all.clear();
-        all.extend_from_slice(wanted);
-        all.push(pollfd { fd: wakes.as_raw_fd(), events: libc::POLLIN, revents: 0 });
-        // SAFETY: elements of this thread's.
-        let got = unsafe { libc::poll(all.as_mut_ptr(), count + 1, timeout) };
-        let woken = got > 0 && all.pop().is_some_and(|last| last.revents != 0);
-        if got >= 0 {
-            wanted.copy_from_slice(all.get(..len).unwrap_or_default());
+    }
+    let len = usize::try_from(count).ok().filter(|len| *len <= MOST_WAITED_FOR && (*len == 0 || !wanted.is_null()));
+    let wakes = if JOINING.load(Ordering::SeqCst) == 0 { wakes() } else { None };
+    if let Some((len, wakes)) = len.zip(wakes) {
+        let mut all = [pollfd { fd: wakes, events: libc::POLLIN, revents: 0 }; MOST_WAITED_FOR + 1];
+        // SAFETY: as the caller says, there are so many; of them the system writes what has happened, and so does this.
+        let (got, woken) = unsafe {
+            std::ptr::copy_nonoverlapping(wanted, all.as_mut_ptr(), len);
+            let got = libc::poll(all.as_mut_ptr(), count + 1, timeout);
+            for (number, one) in all.iter().take(len).enumerate().filter(|_| got >= 0) {
+                (*wanted.add(number)).revents = one.revents;
+            }
+            (got, all.get(len).map_or(0, |last| last.revents))
+        };
+        if got <= 0 || woken & !libc::POLLIN == 0 {
+            return got - c_int::from(got > 0 && woken != 0);
         }
-        got - c_int::from(woken)
-    })
+        IS_LOST.store(true, Ordering::Relaxed);
+    }
+    // SAFETY: as the caller says.
+    unsafe { libc::poll(wanted, count, timeout.min(STEP)) }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::fd::AsRawFd;
     use std::time::{Duration, Instant};
 
     /// How long a wait of so many milliseconds lasts, in which nothing happens.
@@ -122,7 +140,7 @@ mod tests {
     /// In one test, because threads that are joined wake those of other tests.
     #[test]
     fn waits_last_as_long_as_asked_until_a_thread_is_joined() {
-        assert!(waited(100) >= Duration::from_millis(100) && waited(0) < Duration::from_millis(90));
+        assert!(waited(100) >= Duration::from_millis(100));
         let (reading, writing) = std::os::unix::net::UnixStream::pair().unwrap();
         let mut both =
             [&reading, &writing].map(|socket| pollfd { fd: socket.as_raw_fd(), events: libc::POLLOUT, revents: 7 });
@@ -130,22 +148,21 @@ mod tests {
         assert_eq!(unsafe { poll(both.as_mut_ptr(), 2, 500) }, 2);
         assert_eq!(both.map(|one| one.revents), [libc::POLLOUT; 2]);
 
-        extern "C" fn wait_for_half_a_second(_: *mut c_void) -> *mut c_void {
-            waited(500);
+        extern "C" fn wait_ten_times(_: *mut c_void) -> *mut c_void {
+            (0..10).for_each(|_| _ = waited(500));
             std::ptr::null_mut()
         }
         let start = Instant::now();
         // SAFETY: a thread that is joined once; the second call has none.
         unsafe {
             let mut thread = std::mem::zeroed();
-            let begun =
-                libc::pthread_create(&raw mut thread, std::ptr::null(), wait_for_half_a_second, std::ptr::null_mut());
+            let begun = libc::pthread_create(&raw mut thread, std::ptr::null(), wait_ten_times, std::ptr::null_mut());
             assert_eq!(begun, 0);
             join_of_cpp(&raw mut thread);
             assert_eq!(thread, 0);
             join_of_cpp(&raw mut thread);
         }
-        assert!(start.elapsed() < Duration::from_millis(400));
+        assert!(start.elapsed() < Duration::from_secs(4), "ten steps of 20 ms, and not five seconds");
         assert!(waited(100) >= Duration::from_millis(100), "nobody is joined any more");
         assert!(waited(501) >= Duration::from_millis(501));
     }

@@ -8,7 +8,6 @@ use collspec_run::child::program::Program;
 use collspec_run::cluster::{Cluster, Equipment, Listener, MEETING_LIMIT, MeetingError, join, lead};
 use collspec_run::launch::{ChosenLauncher, Variables, detect};
 use collspec_run::run::{Allowed, Served, serve};
-use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io::Write;
 use std::sync::Arc;
 use std::time::Duration;
@@ -34,7 +33,7 @@ pub fn on_all_processes<Found>(
     work: impl FnOnce(Option<(Arc<Cluster>, Found)>) -> anyhow::Result<Exit>,
 ) -> anyhow::Result<Exit> {
     let Some(launch) = detect(&Variables::of_this_process(), args.launcher)? else { return work(None) };
-    allow_descriptors();
+    collspec_run::child::allow_descriptors();
     let limit = args.meeting_timeout.map_or(MEETING_LIMIT, |seconds| {
         Duration::try_from_secs_f64(seconds).unwrap_or(LONGEST_MEETING).min(LONGEST_MEETING)
     });
@@ -104,12 +103,4 @@ impl Drop for Leader {
     fn drop(&mut self) {
         self.cluster.finish(self.exit.code());
     }
-}
-
-/// Lets this process and its workers open the largest permitted number of files: there are connections to all others, and a shell's
-/// limit is often 1,024.
-fn allow_descriptors() {
-    let limit = getrlimit(Resource::Nofile);
-    // On failure the limit stays the same, and code that needs more reports it.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

@@ -9,6 +9,7 @@ pub mod program;
 pub mod question;
 pub mod shared_files;
 
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -55,4 +56,12 @@ pub fn can_be_worker() -> bool {
 /// Notes that this program's `main` has called `collspec::enter_if_asked`.
 pub(crate) fn set_can_be_worker() {
     ASKED.store(true, Ordering::Relaxed);
+}
+
+/// Lets this process and those that it starts open the largest permitted number of files: a shell's limit is often 1,024, which the
+/// connections of some dozens of ranks reach.
+pub fn allow_descriptors() {
+    let limit = getrlimit(Resource::Nofile);
+    // On failure the limit stays the same, and code that needs more reports it.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, ..limit });
 }

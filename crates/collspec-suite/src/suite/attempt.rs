@@ -37,8 +37,8 @@ const KEPT_SETS: usize = 2;
 /// Ranks of all communicators that a worker keeps on software GPUs, where making them takes most of a case's time: enough for one of each
 /// world size up to 8 and one of 16, between which the cases of many files alternate.
 const KEPT_RANKS: usize = 64;
-/// A rank of a communicator has some 32 open files, and a worker keeps at most half of those that it may have.
-const FILES_OF_RANK: u64 = 64;
+/// A rank of a communicator has some 32 open files. What a worker keeps takes at most a quarter of those that it may have.
+const FILES_OF_RANK: u64 = 128;
 
 /// The result of a case on one worker.
 pub(super) struct Attempt<R> {
@@ -245,6 +245,7 @@ fn keeps_too_much(kept: &VecDeque<KeptSet>, most_ranks: usize) -> bool {
 }
 
 fn most_kept_ranks() -> usize {
+    // Workers on software GPUs raise their limit to this.
     let files = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
     KEPT_RANKS.min(usize::try_from(files / FILES_OF_RANK).unwrap_or(usize::MAX))
 }

@@ -458,8 +458,9 @@ impl RunOptions {
     }
 }
 
-/// Bytes that a worker on software GPUs takes, with the communicators that it keeps: 1.4 GiB was the most in a run of the whole selection.
-const MEMORY_OF_JOB: u64 = 3 << 29;
+/// Bytes of the workers of a job on software GPUs, the one at work and one that is idle, with the communicators that they keep: 1.4 GiB was
+/// the most that one took in a run of the whole selection.
+const MEMORY_OF_JOB: u64 = 3 << 30;
 /// Jobs on software GPUs, if none were asked for.
 const MOST_JOBS: usize = 32;
 
