@@ -3,7 +3,8 @@
 #![allow(unsafe_code)] // C functions are called with their callers' arguments, and a library's imports are changed
 
 use crate::faults::{self, After};
-use crate::{adapter_files, api, large_memory, opened, service_threads};
+use crate::large_memory::{self, page_size};
+use crate::{adapter_files, api, opened, service_threads};
 use libc::{c_int, c_void, off_t, pollfd, size_t, sockaddr, socklen_t, ssize_t};
 use std::cell::Cell;
 use std::ops::Range;
@@ -178,11 +179,6 @@ unsafe extern "C" fn fill_without_pages(address: *mut c_void, value: c_int, len:
         libc::memset(end as *mut c_void, 0, tail);
     }
     address
-}
-
-fn page_size() -> usize {
-    // SAFETY: it only answers.
-    usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1)
 }
 
 /// Number of consecutive unsuccessful polls of its sockets after which a thread sleeps.

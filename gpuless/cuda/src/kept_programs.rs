@@ -6,8 +6,8 @@
 //! has to have the hash that is noted here. So a file costs little, nothing is mapped that another process could cut off, and what
 //! runs is always the library's own code.
 //!
-//! A file is found by the identity of the library's file and by the source code that wrote it. It is read only if it belongs to this
-//! user and nobody else can write to it, and counts for nothing if it is damaged. Whoever cannot write one reads the PTX each time.
+//! A file is found by the identity of the library's file and by the source code that wrote it. It is ignored if it is damaged, belongs to
+//! another user, or can be written by others. A process that can neither find nor write one reads all of the PTX.
 use crate::elf::Source;
 use crate::fatbin::Entry;
 use ptx::link::Linked;
@@ -144,7 +144,7 @@ fn contents(bytes: &[u8]) -> Option<&[u8]> {
     right.then_some(rest)
 }
 
-/// The bytes of a file of this user to which nobody else can write.
+/// Reads a file; `None` if it belongs to another user, or if others can write to it.
 fn private_bytes(path: &Path) -> io::Result<Option<Vec<u8>>> {
     let file = OpenOptions::new().read(true).custom_flags(libc::O_NOFOLLOW | libc::O_NONBLOCK).open(path)?;
     let what = file.metadata()?;
@@ -238,6 +238,13 @@ mod tests {
         }
     }
 
+    /// Keeps something in a folder; its file, and the library's identity.
+    fn written(folder: &Path) -> (PathBuf, Identity) {
+        let (source, identity) = library();
+        write(folder, &source, &identity, &kept()).unwrap();
+        (path_of(folder, &identity).unwrap(), identity)
+    }
+
     fn files(folder: &Path) -> Vec<PathBuf> {
         let mut files: Vec<_> = folder.read_dir().unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
@@ -265,9 +272,7 @@ mod tests {
     #[test]
     fn a_damaged_file_counts_for_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let (source, identity) = library();
-        write(folder.path(), &source, &identity, &kept()).unwrap();
-        let path = path_of(folder.path(), &identity).unwrap();
+        let (path, identity) = written(folder.path());
         let bytes = std::fs::read(&path).unwrap();
         for at in 0..bytes.len() {
             let mut damaged = bytes.clone();
@@ -284,9 +289,7 @@ mod tests {
     #[test]
     fn a_file_that_others_could_have_written_counts_for_nothing() {
         let folder = tempfile::tempdir().unwrap();
-        let (source, identity) = library();
-        write(folder.path(), &source, &identity, &kept()).unwrap();
-        let path = path_of(folder.path(), &identity).unwrap();
+        let (path, identity) = written(folder.path());
         assert_eq!(path.metadata().unwrap().mode() & 0o777, 0o600);
         std::fs::set_permissions(&path, std::fs::Permissions::from_mode(0o620)).unwrap();
         assert!(read(folder.path(), &identity).is_none());
@@ -313,8 +316,7 @@ mod tests {
     #[test]
     fn what_is_forgotten_is_not_found() {
         let folder = tempfile::tempdir().unwrap();
-        let (source, identity) = library();
-        write(folder.path(), &source, &identity, &kept()).unwrap();
+        let (_, identity) = written(folder.path());
         forget(folder.path(), &identity);
         assert!(read(folder.path(), &identity).is_none());
         forget(folder.path(), &identity);

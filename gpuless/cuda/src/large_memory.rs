@@ -1,9 +1,9 @@
 //! Large memory that a library allocates as zeros: pages of it exist only where something else than zeros was written.
 //!
 //! When ranks meet, each sends its description of the machine to every other, megabytes in which nearly everything is zeros, and
-//! passes on what it receives. With `calloc` of the C library the pages of all copies were made, of every rank, each with a fault;
-//! with 16 ranks most of a gigabyte for nothing. Here a library's large `calloc` is a mapping of its own, so it is known to be private
-//! and in no file. Zeros that arrive from a socket are put there by giving pages back, and a page that does not exist is sent and
+//! passes on what it receives. In memory from the C library's `calloc`, every page of every copy would come into being with a page fault:
+//! most of a gigabyte for 16 ranks, for nothing. So each large allocation is mapped separately here, and is known to be private and
+//! not backed by a file. Zeros that arrive from a socket are put there by giving pages back, and a page that does not exist is sent and
 //! copied without being read.
 //!
 //! Only for a library that frees its memory itself, as NCCL does: the C library's `free` does not know these mappings.
@@ -27,7 +27,7 @@ pub(crate) fn functions() -> [(&'static str, *const ()); 5] {
     ]
 }
 
-/// Allocations of this many bytes and more are mappings of their own.
+/// Allocations of at least this many bytes are mapped separately.
 const LARGE: size_t = 1 << 20;
 /// Bytes that are received or sent at once to be looked at: they stay in the processor's cache.
 const LOOKED_AT: usize = 256 << 10;
@@ -48,7 +48,7 @@ pub(crate) fn holds(address: usize, len: usize) -> bool {
     before.is_some_and(|(start, size)| address.checked_add(len).is_some_and(|end| end <= start + size))
 }
 
-fn page_size() -> usize {
+pub(crate) fn page_size() -> usize {
     // SAFETY: it only answers.
     usize::try_from(unsafe { libc::sysconf(libc::_SC_PAGESIZE) }).unwrap_or(4096).max(1)
 }
@@ -64,7 +64,7 @@ extern "C" fn allocate(count: size_t, each: size_t) -> *mut c_void {
     // SAFETY: new memory.
     let mapped = unsafe { libc::mmap(std::ptr::null_mut(), bytes, protection, flags, -1, 0) };
     if mapped == libc::MAP_FAILED {
-        // C's function says why there is no memory, or finds some.
+        // The C library may still find some, and otherwise sets the error number.
         return small();
     }
     // SAFETY: memory that was mapped just now. With huge pages a written byte would cost 2 MiB.

@@ -1,10 +1,9 @@
 //! The waits of a library's service threads.
 //!
-//! NCCL has two such threads for each rank of each communicator. They wait half a second at a time, check whether they should end, and
-//! wait again, so whoever destroys a communicator would wait for that. It joins them, which is when they are woken here: a thread that is
-//! joined sees an early end of its wait, with nothing. Shorter waits for all would do it as well, but hundreds of threads of
-//! communicators that nobody uses would then take most of a processor. A thread that is joined wakes all of them, and while one is joined
-//! the waits of all are short: each thread may be the one.
+//! NCCL has two such threads for each rank of each communicator. They wait for half a second, check whether they should end, and wait
+//! again. A thread that destroys a communicator joins them, and would lose up to half a second each time. So when a thread joins another,
+//! all waits end early, as if nothing had happened, and they stay short until it has joined: which thread is waited for is not known
+//! here. Waits that are always short would do as well, but the hundreds of threads of idle communicators would keep a processor busy.
 #![allow(unsafe_code)] // C functions are called with their callers' arguments
 
 use libc::{c_int, c_void, nfds_t, pollfd};
@@ -105,7 +104,7 @@ unsafe extern "C" fn poll(wanted: *mut pollfd, count: nfds_t, timeout: c_int) ->
     let wakes = if JOINING.load(Ordering::SeqCst) == 0 { wakes() } else { None };
     if let Some((len, wakes)) = len.zip(wakes) {
         let mut all = [pollfd { fd: wakes, events: libc::POLLIN, revents: 0 }; MOST_WAITED_FOR + 1];
-        // SAFETY: as the caller says, there are so many; of them the system writes what has happened, and so does this.
+        // SAFETY: as the caller says, `wanted` has `len` elements. Only their `revents` are written, as C does.
         let (got, woken) = unsafe {
             std::ptr::copy_nonoverlapping(wanted, all.as_mut_ptr(), len);
             let got = libc::poll(all.as_mut_ptr(), count + 1, timeout);
@@ -129,7 +128,7 @@ mod tests {
     use std::os::fd::AsRawFd;
     use std::time::{Duration, Instant};
 
-    /// How long a wait of so many milliseconds lasts, in which nothing happens.
+    /// Waits for at most `timeout` milliseconds without descriptors, and returns the time that this took.
     fn waited(timeout: c_int) -> Duration {
         let start = Instant::now();
         // SAFETY: no descriptors.

@@ -437,7 +437,7 @@ impl RunOptions {
 
     /// Number of cases to run at the same time: as requested, else one per core; on GPUs one, because cases take turns on them. On software
     /// GPUs two per core, because the ranks of a case wait for each other more than half of its time, shared by the nodes of a machine,
-    /// and so many that each has the memory that a worker's communicators take there.
+    /// but no more than there is memory for: each worker keeps communicators, which take some.
     pub fn jobs_on(&self, chosen: &ChosenBackend) -> usize {
         let default = || match &chosen.machine {
             None => cores(),
