@@ -110,7 +110,7 @@ pub struct CompareArgs {
     #[arg(long, help_heading = SIDES, hide_short_help = true)]
     pub allow_debug_build: bool,
 
-    /// How many cases run at the same time [default: one per core; on nccl 1].
+    /// How many cases run at the same time [default: one per core, two per core on software GPUs, 1 on GPUs].
     #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]
     pub jobs: Option<NonZeroUsize>,
 
