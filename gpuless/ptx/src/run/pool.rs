@@ -400,8 +400,15 @@ impl Shared {
 fn turn(block: &mut Block, order: Option<Order>, idle: u32) -> Result<Turn, Fault> {
     let turn = || match order {
         Some(mut order) => {
-            let budget = LEAST_BUDGET + order.below(MOST_BUDGET) as u32;
-            block.turn_of_one(budget, |count| order.below(count)).map(|(turn, _)| turn)
+            let mut looks = if idle < SEEDED_LOOKS * block.warps() as u32 { 1 } else { LOOKS_IN_A_TURN };
+            loop {
+                let budget = LEAST_BUDGET + order.below(MOST_BUDGET) as u32;
+                let (turn, _) = block.turn_of_one(budget, |count| order.below(count))?;
+                looks -= 1;
+                if turn != Turn::Idle || looks == 0 {
+                    return Ok(turn);
+                }
+            }
         }
         None => {
             let (before, mut moved) = (block.instructions(), false);

@@ -4,6 +4,7 @@ use crate::device::Device;
 use ptx::run::{Fault, Figures, LANES, Pool, Schedule, Stores, Strike};
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, channel};
+use std::time::Duration;
 
 /// Raises a flag, or waits for one: `[m]` is polled until it is not 0, and `[m + 4]` becomes 1.
 const KERNELS: &str = "\
@@ -66,6 +67,24 @@ fn warps_that_only_the_host_can_help_are_told_with_their_places() {
     assert!(told.iter().all(|line| line.contains(&polls)), "{told:?}");
     begin(&pool, &device, "raises", (1, 1), memory).recv().unwrap().unwrap();
     waits.recv().unwrap().unwrap();
+}
+
+/// As NCCL looks for an abort: it first counts very many polls, in which nothing else happens.
+#[test]
+fn a_poll_that_counts_comes_to_its_end_on_every_schedule() {
+    let kernel = ".visible .entry k(.param .u64 m)\n{\n.reg .pred %p<3>;\n.reg .b32 %r<4>;\n.reg .b64 %d<2>;\nld.param.u64 %d1, [m];\nmov.u32 %r1, 0;\n\
+        POLL:\nld.volatile.global.u32 %r2, [%d1];\nsetp.ne.u32 %p1, %r2, 0;\n@%p1 bra END;\nadd.u32 %r1, %r1, 1;\nsetp.lt.u32 %p2, %r1, 500000;\n\
+        @%p2 bra POLL;\nst.global.u32 [%d1+4], %r1;\nEND:\nret;\n}";
+    for schedule in [None, Some(Schedule::new(1))] {
+        let pool = Pool::new(1).unwrap();
+        pool.schedule(schedule);
+        let mut device = Device::new(kernel);
+        let memory = device.array(&[0; 4]);
+        let counts = begin(&pool, &device, "k", (1, 1), memory);
+        // One poll a turn would take minutes.
+        counts.recv_timeout(Duration::from_secs(60)).unwrap().unwrap();
+        assert_eq!(device.values(0)[1], 500_000);
+    }
 }
 
 #[test]
