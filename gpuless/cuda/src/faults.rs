@@ -4,10 +4,11 @@
 //! counts stores and bytes. Where the order of warps is decided by a seed, equal numbers are nearly equal moments.
 pub use crate::api::Owner;
 use crate::api::owner;
-use crate::library;
+use crate::machine;
 use ptx::run::{LANES, Order, Stores, Strike};
 use std::collections::HashMap;
 use std::ffi::c_int;
+use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
@@ -108,21 +109,21 @@ fn with<R>(f: impl FnOnce(&mut State) -> R) -> Option<R> {
 /// # Errors
 ///
 /// The threads that run kernels cannot be started.
-pub fn begin(fault: Option<Fault>, tell: fn(&str)) -> Result<(), library::LibraryError> {
+pub fn begin(fault: Option<Fault>, tell: fn(&str)) -> io::Result<()> {
     end()?;
     *state() = Some(State::new(fault, tell));
     AT_WORK.store(true, Ordering::Relaxed);
-    library::observe_stores(Some(Arc::new(Observer)))
+    machine::observe_stores(Some(Arc::new(Observer)))
 }
 
 /// Nothing is counted any more, and a halted device continues.
-pub fn end() -> Result<(), library::LibraryError> {
+pub fn end() -> io::Result<()> {
     if !AT_WORK.swap(false, Ordering::Relaxed) {
         return Ok(());
     }
     *state() = None;
-    library::resume()?;
-    library::observe_stores(None)
+    machine::resume()?;
+    machine::observe_stores(None)
 }
 
 /// The counts since [`begin`], and what the fault did if it has struck.
@@ -140,7 +141,7 @@ impl Stores for Observer {
         let (strike, halts) = with(|state| state.store(owner, addresses, lanes, bytes)).unwrap_or((Strike::None, None));
         if let Some((device, time)) = halts {
             // It works: a kernel of this pool has just stored something.
-            _ = library::halt(device, time);
+            _ = machine::halt(device, time);
         }
         strike
     }

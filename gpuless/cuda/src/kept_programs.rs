@@ -10,13 +10,14 @@
 //! another user, or can be written by others. A process that can neither find nor write one reads all of the PTX.
 use crate::elf::Source;
 use crate::fatbin::Entry;
+use crate::file_identity::FileIdentity;
 use ptx::link::Linked;
 use serde::{Deserialize, Serialize};
 use std::fs::{Metadata, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::SystemTime;
 use xxhash_rust::xxh3::{Xxh3, xxh3_64};
 
 /// What is kept about a library.
@@ -56,37 +57,6 @@ pub(crate) fn hash(text: &[u8]) -> u64 {
     xxh3_64(text)
 }
 
-/// What tells a file of a library from every other, and from itself before it was changed.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct Identity {
-    device: u64,
-    inode: u64,
-    length: u64,
-    /// Seconds and nanoseconds of the last change of its contents, and of the last change of any kind, which no program can set.
-    modified: (i64, i64),
-    changed: (i64, i64),
-}
-
-impl Identity {
-    pub(crate) fn of(file: &Metadata) -> Self {
-        Self {
-            device: file.dev(),
-            inode: file.ino(),
-            length: file.len(),
-            modified: (file.mtime(), file.mtime_nsec()),
-            changed: (file.ctime(), file.ctime_nsec()),
-        }
-    }
-
-    /// True if the file would have another identity if it were changed from now on: some file systems note times in steps of up to two
-    /// seconds.
-    pub(crate) fn is_settled(&self) -> bool {
-        let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO).as_secs();
-        let last = self.modified.0.max(self.changed.0);
-        i64::try_from(now).is_ok_and(|now| last < now - 2)
-    }
-}
-
 const MAGIC: &[u8; 16] = b"gpuless programs";
 /// Magic, the hash of the rest, and the hash of the source code that wrote it.
 const HEAD: usize = 32;
@@ -108,8 +78,9 @@ fn code() -> u64 {
         include_str!("fatbin/header.rs"),
         include_str!("fatbin/mod.rs"),
         include_str!("fatbin/payload.rs"),
+        include_str!("file_identity.rs"),
         include_str!("kept_programs.rs"),
-        include_str!("library.rs"),
+        include_str!("programs.rs"),
     ];
     for source in ptx::link::SOURCES.iter().chain(&own) {
         hash.update(source.as_bytes());
@@ -117,21 +88,21 @@ fn code() -> u64 {
     hash.digest()
 }
 
-fn path_of(folder: &Path, identity: &Identity) -> Option<PathBuf> {
+fn path_of(folder: &Path, identity: &FileIdentity) -> Option<PathBuf> {
     let key = postcard::to_stdvec(&(identity, code())).ok()?;
     Some(folder.join(format!("{:016x}{SUFFIX}", xxh3_64(&key))))
 }
 
 /// What was kept about the library with this identity.
-pub(crate) fn read(folder: &Path, identity: &Identity) -> Option<KeptPrograms> {
+pub(crate) fn read(folder: &Path, identity: &FileIdentity) -> Option<KeptPrograms> {
     let bytes = private_bytes(&path_of(folder, identity)?).ok().flatten()?;
-    let (of, kept): (Identity, KeptPrograms) = postcard::from_bytes(contents(&bytes)?).ok()?;
+    let (of, kept): (FileIdentity, KeptPrograms) = postcard::from_bytes(contents(&bytes)?).ok()?;
     let numbers = |program: &KeptProgram| program.units.iter().all(|unit| (*unit as usize) < kept.units.len());
     (of == *identity && kept.programs.iter().all(numbers)).then_some(kept)
 }
 
 /// Removes what was kept about the library with this identity.
-pub(crate) fn forget(folder: &Path, identity: &Identity) {
+pub(crate) fn forget(folder: &Path, identity: &FileIdentity) {
     // Another process may have removed it, and where nothing can be removed each process finds out for itself.
     let _ = path_of(folder, identity).map(std::fs::remove_file);
 }
@@ -167,8 +138,8 @@ fn is_private(what: &Metadata) -> bool {
 /// # Errors
 ///
 /// The file cannot be written.
-pub(crate) fn write(folder: &Path, library: &Source, identity: &Identity, kept: &KeptPrograms) -> io::Result<()> {
-    if Identity::of(&library.metadata()?) != *identity {
+pub(crate) fn write(folder: &Path, library: &Source, identity: &FileIdentity, kept: &KeptPrograms) -> io::Result<()> {
+    if FileIdentity::of(&library.metadata()?) != *identity {
         return Ok(());
     }
     let rest = postcard::to_stdvec(&(identity, kept)).map_err(io::Error::other)?;
@@ -207,9 +178,9 @@ mod tests {
     use std::os::unix::fs::PermissionsExt;
 
     /// A file that was last changed before this test was built.
-    fn library() -> (Source, Identity) {
+    fn library() -> (Source, FileIdentity) {
         let (source, metadata) = Source::open(Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/Cargo.toml"))).unwrap();
-        let identity = Identity::of(&metadata);
+        let identity = FileIdentity::of(&metadata);
         (source, identity)
     }
 
@@ -239,7 +210,7 @@ mod tests {
     }
 
     /// Keeps something in a folder; its file, and the library's identity.
-    fn written(folder: &Path) -> (PathBuf, Identity) {
+    fn written(folder: &Path) -> (PathBuf, FileIdentity) {
         let (source, identity) = library();
         write(folder, &source, &identity, &kept()).unwrap();
         (path_of(folder, &identity).unwrap(), identity)
@@ -263,7 +234,8 @@ mod tests {
         assert!(read(&folder, &identity).is_none());
         write(&folder, &source, &identity, &kept()).unwrap();
         assert_eq!(text(read(&folder, &identity)), text(Some(kept())));
-        let other = Identity { changed: (identity.changed.0, identity.changed.1 ^ 1), ..identity };
+        let mut other = identity;
+        other.changed.1 ^= 1;
         assert!(read(&folder, &other).is_none());
         std::fs::rename(path_of(&folder, &identity).unwrap(), path_of(&folder, &other).unwrap()).unwrap();
         assert!(read(&folder, &other).is_none(), "the identity is in the file, too");
@@ -306,7 +278,7 @@ mod tests {
         let path = folder.path().join("library");
         std::fs::write(&path, "new").unwrap();
         let (source, metadata) = Source::open(&path).unwrap();
-        let identity = Identity::of(&metadata);
+        let identity = FileIdentity::of(&metadata);
         assert!(!identity.is_settled() && library().1.is_settled());
         std::fs::write(&path, "newer").unwrap();
         write(folder.path(), &source, &identity, &kept()).unwrap();
@@ -328,7 +300,7 @@ mod tests {
         std::fs::write(folder.path().join("mine"), "").unwrap();
         for number in 0..MAX_FILES + 3 {
             let file = std::fs::File::create(folder.path().join(format!("{number:03}{SUFFIX}"))).unwrap();
-            file.set_modified(UNIX_EPOCH + Duration::from_secs(number as u64)).unwrap();
+            file.set_modified(SystemTime::UNIX_EPOCH + std::time::Duration::from_secs(number as u64)).unwrap();
         }
         leave_newest(folder.path()).unwrap();
         let left = files(folder.path());
