@@ -21,6 +21,7 @@ mod formats;
 pub mod record;
 pub mod compare;
 mod schema;
+mod select;
 pub mod soak;
 mod templates;
 pub mod judge;

@@ -1,7 +1,8 @@
 //! Kernels that are other than their library's PTX says, or note which of its instructions are executed.
-use crate::library::{self, LibraryError};
+use crate::machine;
 use ptx::code::Change;
-use ptx::run::{self, Executed};
+use ptx::run::{self, Executable, Executed};
+use std::sync::Arc;
 
 /// A changed instruction of a library in this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -44,8 +45,11 @@ pub struct ExecutedFunction {
 #[derive(Debug, thiserror::Error)]
 pub enum AlterError {
     /// There is no machine for kernels.
+    #[error("no thread to run kernels: {0}")]
+    Machine(#[from] std::io::Error),
+    /// The text of a function cannot be read.
     #[error(transparent)]
-    Library(#[from] LibraryError),
+    Text(#[from] ptx::Error),
     /// The function is not that of a library here.
     #[error("there is no function {function} in program {program} of the libraries in this process")]
     NoFunction {
@@ -62,7 +66,7 @@ pub enum AlterError {
 ///
 /// The mutant is not in a library here.
 pub fn alter(alteration: Option<Alteration>) -> Result<(), AlterError> {
-    let executables = library::executables()?;
+    let executables = machine::executables()?;
     let none = |mutant: Mutant| AlterError::NoFunction { program: mutant.program, function: mutant.function };
     executables.iter().for_each(|executable| executable.alter(None));
     match alteration {
@@ -80,6 +84,20 @@ pub fn alter(alteration: Option<Alteration>) -> Result<(), AlterError> {
     Ok(())
 }
 
+/// The instructions that were executed since they are noted, by their numbers: program, function, and instruction in the function.
+///
+/// # Errors
+///
+/// There is no machine for kernels.
+pub fn executed_numbers() -> Result<Vec<[u32; 3]>, AlterError> {
+    let of_program = |(program, executable): (u32, Arc<Executable>)| {
+        let all = executable.noted().into_iter();
+        all.flat_map(move |(id, operations)| operations.into_iter().map(move |at| [program, id.number(), at]))
+            .collect::<Vec<_>>()
+    };
+    Ok((0..).zip(machine::executables()?).flat_map(of_program).collect())
+}
+
 /// The instructions that were executed since they are noted.
 ///
 /// # Errors
@@ -87,10 +105,10 @@ pub fn alter(alteration: Option<Alteration>) -> Result<(), AlterError> {
 /// There is no machine for kernels, or the text of a function cannot be read.
 pub fn executed() -> Result<Vec<ExecutedFunction>, AlterError> {
     let mut all = Vec::new();
-    for (program, executable) in (0..).zip(library::executables()?) {
+    for (program, executable) in (0..).zip(machine::executables()?) {
         let names = executable.program();
-        for (function, operations) in executable.executed().map_err(LibraryError::from)? {
-            let name = names.signature(function).map_err(LibraryError::from)?.name;
+        for (function, operations) in executable.executed()? {
+            let name = names.signature(function)?.name;
             let unit = names.unit(names.unit_of(function)).name().to_owned();
             all.push(ExecutedFunction { program, function: function.number(), name, unit, operations });
         }

@@ -20,7 +20,7 @@ use collspec_run::launch::ChosenLauncher;
 use collspec_run::library::CudaRelease;
 use collspec_run::run::seconds;
 use collspec_suite::suite::options::usual_memory;
-use collspec_suite::suite::{CaseSet, Filter, Forms, Reading, RunOptions, Shard};
+use collspec_suite::suite::{CaseSet, Filter, Forms, Quick, Reading, RunOptions, Shard};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -47,6 +47,7 @@ pub enum Command {
     Compare(Box<super::compare_args::CompareArgs>),
     Gate(super::gate::GateArgs),
     Audit(AuditArgs),
+    Select(Box<super::select_args::SelectArgs>),
     Bench(Box<BenchArgs>),
     Import(super::import_args::ImportArgs),
     Hang(super::hang_args::HangArgs),
@@ -157,13 +158,38 @@ pub struct SelectionArgs {
 /// The quick selection.
 #[derive(Debug, ClapArgs)]
 pub struct QuickArg {
-    /// Run a selection of the cases in which everything still occurs at least once: every file, value of an axis and
-    /// form, and every operation with each type, reduction, number of ranks, placement, count, NCCL variable and way of passing
-    /// its buffers.
+    /// Run few of the cases, which reach as much of NCCL's kernels and host code as all: `collspec select` has measured it for
+    /// collspec's own corpus. Every file occurs, and every operation with each type, reduction, number of ranks, placement, NCCL variable
+    /// and way of passing its buffers.
+    ///
+    /// Of other files, cases are kept in which everything that distinguishes them still occurs.
     ///
     /// This is the default if a real library runs on software GPUs and neither a PATH nor a filter is given.
     #[arg(long, help_heading = CASES)]
-    pub quick: bool,
+    quick: bool,
+
+    /// Run those that reach most of NCCL in about a minute on two cores without a GPU, for example for each pull request.
+    #[arg(long, conflicts_with = "quick", help_heading = CASES)]
+    smoke: bool,
+}
+
+impl QuickArg {
+    /// The selection that was asked for.
+    pub fn selection(&self) -> Option<Quick> {
+        match self {
+            Self { smoke: true, .. } => Some(Quick::Smoke),
+            Self { quick: true, .. } => Some(Quick::Quick),
+            _ => None,
+        }
+    }
+
+    /// The option that was given.
+    pub fn given(&self) -> Option<&'static str> {
+        self.selection().map(|selection| match selection {
+            Quick::Quick => "--quick",
+            Quick::Smoke => "--smoke",
+        })
+    }
 }
 
 /// Limits on what a file and a case may cost. The cost is computed before a case begins.

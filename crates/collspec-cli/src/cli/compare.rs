@@ -254,7 +254,7 @@ fn tell_settings_without_effect(args: &CompareArgs, base: &Side, candidate: &Sid
     }
     let options = [
         ("--filter", !args.selection.filter.is_empty()),
-        ("--quick", args.quick.quick),
+        (args.quick.given().unwrap_or("--quick"), args.quick.given().is_some()),
         ("--forms", args.selection.forms.is_some()),
         ("--driver", args.driver.is_some()),
         ("--jobs", args.jobs.is_some()),

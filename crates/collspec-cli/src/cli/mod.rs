@@ -63,6 +63,8 @@ mod report_args;
 mod reports;
 mod run;
 mod schema;
+mod select;
+mod select_args;
 mod settings_args;
 mod soak;
 mod soak_args;
@@ -128,6 +130,7 @@ pub fn command() -> ExitCode {
             launched::in_one_process(options.alone.launcher, "soak", || soak::soak_library(options))
         }
         args::Command::Tuning(options) => tuning::tuning(options),
+        args::Command::Select(options) => select::select(options),
         args::Command::Bench(options) => bench::bench(options),
         args::Command::New(options) => new::new(options),
         args::Command::Import(options) => import::import(options),

@@ -17,6 +17,7 @@ use collspec_run::cluster::{Cluster, Counted};
 use collspec_run::run::Backend;
 use collspec_run::signals;
 use collspec_suite::report::{Event, InheritedVariables, Reporter, Tally, fault_warning};
+use collspec_suite::suite::Quick;
 use collspec_suite::suite::options::cores;
 use collspec_suite::suite::{
     CaseSet, Error, Filter, FilterTerm, InvalidFile, RunOptions, files_in_words, passed_over, variables, with_causes,
@@ -286,7 +287,7 @@ fn select_cases(
     on_software_gpus: bool,
 ) -> anyhow::Result<()> {
     select(suite, &args.selection, NAMES)?;
-    if !args.failed || args.quick.quick {
+    if !args.failed || args.quick.selection().is_some() {
         keep_quick(suite, &args.quick, &args.selection, on_software_gpus)?;
     }
     if args.failed {
@@ -362,7 +363,7 @@ pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filt
     Ok(())
 }
 
-/// Keeps the quick selection of cases if `--quick` was given. On software GPUs, where cases take long, it is also the default if nothing else
+/// Keeps the selection of `--quick` or `--smoke` if one was given. On software GPUs, where cases take long, it is also the default if nothing else
 /// selects cases.
 ///
 /// # Errors
@@ -375,13 +376,14 @@ pub fn keep_quick(
     on_software_gpus: bool,
 ) -> io::Result<()> {
     let before = suite.cases.len();
-    if !(quick.quick || (on_software_gpus && selection.is_default())) {
+    if let Some(asked) = quick.selection() {
+        suite.keep_quick(asked);
         return Ok(());
     }
-    suite.keep_covering();
-    if quick.quick {
+    if !(on_software_gpus && selection.is_default()) {
         return Ok(());
     }
+    suite.keep_quick(Quick::Quick);
     let kept = suite.cases.len();
     writeln!(
         terminal::err(),

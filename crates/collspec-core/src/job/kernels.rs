@@ -8,6 +8,8 @@ use std::str::FromStr;
 pub enum Kernels {
     /// They note which instructions are executed.
     Noted,
+    /// The same, and the host code of the library notes which of its functions are entered; both by numbers alone.
+    Counted,
     /// One instruction is changed.
     Mutant(Mutant),
 }

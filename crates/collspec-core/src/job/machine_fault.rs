@@ -183,6 +183,10 @@ pub struct MachineReport {
     pub fault: Option<String>,
     /// The instructions that were executed, if this was noted.
     pub executed: Vec<ExecutedFunction>,
+    /// What of the library was reached, if this was noted: instructions of kernels, and functions of its host code. The numbers mean the same in
+    /// every process with the same library.
+    #[serde(default)]
+    pub reached: Vec<u64>,
 }
 
 /// The beginning of the line of a worker's log that says what a fault has done.

@@ -131,6 +131,15 @@ pub fn executed() -> Result<Vec<ExecutedFunction>, SoftwareGpuError> {
 }
 
 /// Nothing: no kernel runs.
+///
+/// # Errors
+///
+/// Never.
+pub fn reached() -> Result<Vec<u64>, SoftwareGpuError> {
+    Ok(Vec::new())
+}
+
+/// Nothing: no kernel runs.
 pub fn disturbed() -> MachineReport {
     MachineReport::default()
 }

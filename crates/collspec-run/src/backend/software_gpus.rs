@@ -13,13 +13,16 @@ use gpuless_cuda::api::{self, Settings};
 use gpuless_cuda::attach::runtime_functions;
 use gpuless_cuda::fatbin::FatBinaries;
 use gpuless_cuda::faults::{self, Effect, Fault, Owner};
+use gpuless_cuda::file_identity::FileIdentity;
+use gpuless_cuda::host_functions;
 use gpuless_cuda::library::LibraryError;
 use gpuless_verbs::faults::{self as adapter_faults, Kind};
 use nccl_sys::Nccl;
 use ptx::code::Change;
 use ptx::run::{self, Options, Schedule, SwitchSum};
-use std::os::unix::fs::MetadataExt;
+use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// The most devices of a process: NCCL refuses to work with more.
@@ -80,12 +83,6 @@ pub enum SoftwareGpuError {
     /// The file is not the one that was loaded, so that its kernels are not those that the loaded code launches.
     #[error("{}: the file was replaced or changed while it was being loaded; run it again", .0.display())]
     Replaced(PathBuf),
-}
-
-/// File metadata that changes if a file is replaced or written.
-fn identity(file: &Path) -> Option<(u64, u64, u64, i64, i64)> {
-    let found = file.metadata().ok()?;
-    Some((found.dev(), found.ino(), found.len(), found.mtime(), found.mtime_nsec()))
 }
 
 /// The name of each device.
@@ -199,7 +196,8 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
     let options = options()?;
     api::configure(settings(None)?)?;
     let file = path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let before = identity(&file);
+    let identity = || file.metadata().ok().map(|found| FileIdentity::of(&found));
+    let before = identity();
     let nccl = Nccl::load(&file)?;
     if let Ok(folder) = programs_folder() {
         gpuless_cuda::library::keep_programs_in(folder);
@@ -212,7 +210,7 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
     // SAFETY: the library was loaded from this file, stays, and nothing has called it.
     let library = unsafe { gpuless_cuda::library::load(&file, options, Box::new(not_supported)) };
     // Checked after everything was read from it that is read now, and before the findings are reported. What is read later has a hash.
-    if identity(&file) != before {
+    if identity() != before {
         return Err(SoftwareGpuError::Replaced(file));
     }
     let checks = || {
@@ -221,8 +219,10 @@ pub fn load(path: &Path) -> Result<Nccl, SoftwareGpuError> {
             gpuless_device::wake_hosts();
         }
     };
-    let begin =
-        |_| std::thread::Builder::new().name("error checks".into()).spawn(checks).map_err(LibraryError::Threads);
+    let begin = |library| {
+        LIBRARY.get_or_init(|| library);
+        std::thread::Builder::new().name("error checks".into()).spawn(checks).map_err(LibraryError::Threads)
+    };
     library.and_then(begin).map_err(|source| SoftwareGpuError::Library { path: file, source })?;
     Ok(nccl)
 }
@@ -259,7 +259,7 @@ pub fn work(device: usize) -> Work {
 /// # Errors
 ///
 /// The threads that run kernels cannot be started.
-pub fn schedule(seed: u64, variation: &Variation) -> Result<(), LibraryError> {
+pub fn schedule(seed: u64, variation: &Variation) -> io::Result<()> {
     let delayed_stores = variation.delay_stores.map(|unit| match unit {
         StoreUnit::Element => run::StoreUnit::Element,
         StoreUnit::Thread => run::StoreUnit::Thread,
@@ -281,7 +281,7 @@ const PAUSE: Duration = Duration::from_millis(500);
 /// # Errors
 ///
 /// The threads that run kernels cannot be started.
-pub fn disturb(fault: Option<(MachineFault, usize)>) -> Result<(), LibraryError> {
+pub fn disturb(fault: Option<(MachineFault, usize)>) -> io::Result<()> {
     let of_adapters = fault.and_then(|(fault, _)| of_adapters(fault));
     adapter_faults::begin(of_adapters, |what| eprintln!("{FAULT_IN_LOG}{what}"));
     let fault = fault.and_then(|(MachineFault { kind, moment, seed, .. }, device)| {
@@ -333,10 +333,13 @@ fn of_adapters(MachineFault { kind, moment, seed, .. }: MachineFault) -> Option<
 }
 
 /// Nothing happens to the machine any more, and nothing is counted.
-pub fn leave_alone() -> Result<(), LibraryError> {
+pub fn leave_alone() -> io::Result<()> {
     adapter_faults::end();
     faults::end()
 }
+
+/// The library that was loaded here.
+static LIBRARY: OnceLock<gpuless_cuda::library::Library> = OnceLock::new();
 
 /// Every kind of change.
 const CHANGES: [(ChangeKind, Change); 6] = [
@@ -352,16 +355,47 @@ const CHANGES: [(ChangeKind, Change); 6] = [
 ///
 /// # Errors
 ///
-/// The library has no such instruction.
-pub fn alter_kernels(kernels: Option<Kernels>) -> Result<(), AlterError> {
+/// The library has no such instruction, or its host code cannot be changed.
+pub fn alter_kernels(kernels: Option<Kernels>) -> Result<(), AlterKernelsError> {
     let alteration = kernels.and_then(|kernels| match kernels {
-        Kernels::Noted => Some(Alteration::Noted),
+        Kernels::Noted | Kernels::Counted => Some(Alteration::Noted),
         Kernels::Mutant(Mutant { program, function, operation, change }) => {
             let (_, change) = *CHANGES.iter().find(|(kind, _)| *kind == change)?;
             Some(Alteration::Mutant(alter::Mutant { program, function, operation, change }))
         }
     });
-    alter::alter(alteration)
+    alter::alter(alteration)?;
+    if let (Some(Kernels::Counted), Some(library)) = (kernels, LIBRARY.get()) {
+        let functions = library.attached().functions().map(|(address, _)| address);
+        // SAFETY: the library's own table of symbols calls them functions, and it stays loaded.
+        unsafe { host_functions::note(functions) }.map_err(AlterKernelsError::HostCode)?;
+    }
+    Ok(())
+}
+
+/// The reason kernels are not as a job wants them.
+#[derive(Debug, thiserror::Error)]
+pub enum AlterKernelsError {
+    /// The kernels cannot be altered.
+    #[error(transparent)]
+    Kernels(#[from] AlterError),
+    /// The entries of the library's host functions cannot be noted.
+    #[error("the library's host code cannot be changed: {0}")]
+    HostCode(io::Error),
+}
+
+/// What was reached of the library since this is noted: the numbers of instructions of its kernels, and of functions of its host code.
+///
+/// # Errors
+///
+/// There is no machine for kernels.
+pub fn reached() -> Result<Vec<u64>, AlterError> {
+    // A program has less than 2^24 functions, and a function less than 2^32 instructions.
+    let instruction = |[program, function, at]: [u32; 3]| {
+        u64::from(program & 0x7f) << 56 | u64::from(function & 0xff_ffff) << 32 | u64::from(at)
+    };
+    let host = host_functions::entered().into_iter().map(|function| 1 << 63 | u64::from(function));
+    Ok(alter::executed_numbers()?.into_iter().map(instruction).chain(host).collect())
 }
 
 /// The instructions that kernels of this process have executed, if this is noted.
@@ -388,7 +422,7 @@ pub fn disturbed() -> MachineReport {
     let (adapter_faults::Counts { messages, .. }, of_adapters) = adapter_faults::seen();
     let fault = fault.or(of_adapters);
     let counts = MachineCounts { stores, stores_to_nccl: to_library, stores_to_user: to_caller, received, messages };
-    MachineReport { counts, fault, executed: Vec::new() }
+    MachineReport { counts, fault, executed: Vec::new(), reached: Vec::new() }
 }
 
 /// The number of host threads that wait for a device, and the number of turns that kernels had, if streams have nothing to do now and all kernels
@@ -397,26 +431,4 @@ pub fn standstill() -> Option<(usize, u64)> {
     let activity = gpuless_device::activity();
     let turns = gpuless_cuda::library::turns_before_standstill()?;
     (!activity.busy).then_some((activity.blocked_hosts, turns))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_file_that_is_replaced_or_written_is_another() {
-        let folder = tempfile::tempdir().unwrap();
-        let at = |name: &str| folder.path().join(name);
-        std::fs::write(at("library"), "one").unwrap();
-        std::fs::write(at("other"), "two").unwrap();
-        let before = identity(&at("library"));
-        assert!(before.is_some() && identity(&at("library")) == before);
-        std::fs::rename(at("other"), at("library")).unwrap();
-        let renamed = identity(&at("library"));
-        assert_ne!(renamed, before);
-        std::fs::write(at("library"), "three").unwrap();
-        assert_ne!(identity(&at("library")), renamed);
-        std::fs::remove_file(at("library")).unwrap();
-        assert_eq!(identity(&at("library")), None);
-    }
 }

@@ -456,12 +456,14 @@ impl Run {
         ranks.drain(..(own.start as usize).min(ranks.len()));
         if let Some(first) = ranks.first_mut().filter(|_| self.job().variation.concerns_machine()) {
             // A function whose text cannot be read has failed where it was entered.
-            let executed = if self.job().variation.kernels == Some(Kernels::Noted) {
-                software_gpus::executed().unwrap_or_default()
-            } else {
-                Vec::new()
-            };
-            first.machine = Some(MachineReport { executed, ..software_gpus::disturbed() });
+            let noted = self.job().variation.kernels;
+            let (mut executed, mut reached) = (Vec::new(), Vec::new());
+            match noted {
+                Some(Kernels::Noted) => executed = software_gpus::executed().unwrap_or_default(),
+                Some(Kernels::Counted) => reached = software_gpus::reached().unwrap_or_default(),
+                Some(Kernels::Mutant(_)) | None => {}
+            }
+            first.machine = Some(MachineReport { executed, reached, ..software_gpus::disturbed() });
         }
         Report { ranks, reached: self.backend.library.faults_reached() }
     }

@@ -21,6 +21,7 @@ mod nccl_memory;
 mod observer;
 pub mod options;
 pub mod parallel;
+mod quick;
 mod rank_devices;
 mod requires;
 mod runner;
@@ -45,6 +46,7 @@ pub use missing_feature::skipped_for_functions;
 pub use observer::Experiment;
 pub use options::{OptionError, RunOptions};
 pub use parallel::Executor;
+pub use quick::{QUICK, Quick, SMOKE};
 pub use runner::is_small;
 pub use runner::{Prepared, Ready, Runner};
 pub use timed_group::TimedRun;
@@ -189,6 +191,17 @@ impl CaseSet {
     /// The file could not be read.
     pub fn open_exact(root: &Path, name: &str, reading: &Reading) -> Result<Self, Error> {
         select::open_exact(root, name, reading)
+    }
+
+    /// Keeps few cases: those that were chosen by what they reach in NCCL, and of files that nobody has measured as
+    /// [`CaseSet::keep_covering`] does.
+    pub fn keep_quick(&mut self, quick: Quick) {
+        quick::keep_quick(&mut self.cases, quick);
+    }
+
+    /// For each case, the numbers of the factors that concern its calls and its file.
+    pub fn call_factors(&self) -> Vec<Vec<usize>> {
+        coverage::call_factors(&self.cases)
     }
 
     /// Keeps a selection of the cases in which every factor that distinguishes cases occurs at least once.

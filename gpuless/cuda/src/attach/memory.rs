@@ -169,7 +169,7 @@ pub(super) unsafe fn read_mapped(address: usize, bytes: &mut [u8], mappings: &[M
 }
 
 /// Puts machine code into newly mapped memory that stays for the life of the process; returns its address.
-pub(super) fn executable(code: &[u8]) -> io::Result<usize> {
+pub(crate) fn executable(code: &[u8]) -> io::Result<usize> {
     let size = code.len().next_multiple_of(PAGE);
     let (write, flags) = (libc::PROT_READ | libc::PROT_WRITE, libc::MAP_PRIVATE | libc::MAP_ANONYMOUS);
     // SAFETY: new memory, at an address of the system's choice.

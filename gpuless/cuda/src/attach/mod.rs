@@ -17,6 +17,8 @@ mod stubs;
 mod symbols;
 
 pub use error::AttachError;
+#[cfg(test)]
+pub(crate) use memory::executable;
 pub(crate) use programs::of_wrapper;
 pub use stubs::Report;
 

@@ -144,7 +144,7 @@ impl Executable {
     }
 
     /// The numbers of the operations that were executed since this is noted, by function.
-    pub(super) fn noted(&self) -> Vec<(FunctionId, Vec<u32>)> {
+    pub fn noted(&self) -> Vec<(FunctionId, Vec<u32>)> {
         let operations = |ready: &Ready| Some(ready.notes.as_ref()?.operations(&ready.operation_of));
         self.altered.entered().into_iter().filter_map(|(id, ready)| Some((id, operations(&ready)?))).collect()
     }

@@ -5,6 +5,7 @@ use super::outcome::{Event, Fate, Report, Request, Tried};
 use collspec_core::job::{ExecutedFunction, Kernels, Mutant};
 use collspec_core::judge::{Outcome, Status, Verdict, judge_pass_or_fail};
 use collspec_core::scenario::{Case, ExpectedOutcome};
+use collspec_run::run::Error;
 use collspec_suite::suite::parallel::stream;
 use collspec_suite::suite::{Experiment, Prepared, Ready, Runner, Variation, with_causes};
 use std::collections::BTreeMap;
@@ -162,8 +163,10 @@ fn run_once(case: &Arc<Case>, runner: &Runner) -> Result<Result<Passed, Useless>
         Err(useless) => return Ok(Err(useless)),
     };
     // One that fails only after another case would make each mutant seem noticed.
-    let (verdict, seen) =
-        runner.run_twice(&ready, &experiment(Kernels::Noted, None, runner)).map_err(|error| with_causes(&error))?;
+    let (verdict, seen) = match runner.run_twice(&ready, &experiment(Kernels::Noted, None, runner)) {
+        Err(error @ Error::TooMuchSeen { .. }) => return Ok(Err(Useless::Skipped(error.to_string()))),
+        seen => seen.map_err(|error| with_causes(&error))?,
+    };
     Ok(match verdict.status {
         Status::Pass => {
             let ranks = seen.into_iter().flat_map(|run| run.ranks);
