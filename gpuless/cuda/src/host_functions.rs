@@ -2,16 +2,17 @@
 //!
 //! A breakpoint costs a signal once, and the functions then run at full speed: a library has thousands of functions, of which a collective
 //! enters hundreds, some of them millions of times. The code stays writable from the first time on, because the handler of the signal
-//! cannot fail: this is for a process that measures, and nobody else asks for it.
+//! cannot fail: this is for a process that measures, and nobody else asks for it. A thread that blocks the signal would be killed by it;
+//! none that does enters NCCL.
 #![allow(unsafe_code)] // a library's code is changed while it runs
 
+use crate::large_memory::page_size;
 use std::io;
 use std::sync::OnceLock;
 use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 
 /// `int3`, the breakpoint of one byte: no other instruction fits in front of every function.
 const BREAKPOINT: u8 = 0xcc;
-const PAGE: usize = 4096;
 
 /// The functions whose entries are noted.
 struct Noted {
@@ -43,10 +44,12 @@ pub unsafe fn note(functions: impl Iterator<Item = usize>) -> io::Result<()> {
             addresses.sort_unstable();
             addresses.dedup();
             // SAFETY: the caller promises that this is code.
-            let bytes: Box<[u8]> =
-                addresses.iter().map(|address| unsafe { byte(*address) }.load(Ordering::Relaxed)).collect();
-            make_writable(&addresses)?;
+            let here = |address: &usize| unsafe { byte(*address) }.load(Ordering::Relaxed);
+            // A breakpoint that is there already could not be told from one of ours.
+            addresses.retain(|address| here(address) != BREAKPOINT);
+            let bytes = addresses.iter().map(here).collect();
             handle_breakpoints()?;
+            make_writable(&addresses)?;
             let entered = addresses.iter().map(|_| AtomicBool::new(false)).collect();
             NOTED.get_or_init(|| Noted { addresses: addresses.into(), bytes, entered })
         }
@@ -75,16 +78,16 @@ unsafe fn byte(address: usize) -> &'static AtomicU8 {
 
 /// Makes the pages of these addresses, which are in ascending order, writable besides what they are.
 fn make_writable(addresses: &[usize]) -> io::Result<()> {
-    let mut next = 0;
+    let (size, mut next) = (page_size(), 0);
     for address in addresses {
-        let page = address / PAGE * PAGE;
+        let page = address / size * size;
         if page < next {
             continue;
         }
-        next = page + PAGE;
+        next = page + size;
         // SAFETY: a page of code, as the caller of `note` promises; no right of it is taken away.
         let code =
-            unsafe { libc::mprotect(page as *mut _, PAGE, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) };
+            unsafe { libc::mprotect(page as *mut _, size, libc::PROT_READ | libc::PROT_WRITE | libc::PROT_EXEC) };
         if code != 0 {
             return Err(io::Error::last_os_error());
         }
@@ -92,6 +95,12 @@ fn make_writable(addresses: &[usize]) -> io::Result<()> {
     Ok(())
 }
 
+#[cfg(not(target_arch = "x86_64"))]
+fn handle_breakpoints() -> io::Result<()> {
+    Err(io::ErrorKind::Unsupported.into())
+}
+
+#[cfg(target_arch = "x86_64")]
 fn handle_breakpoints() -> io::Result<()> {
     // SAFETY: a structure of numbers, for which zeros are valid.
     let mut action: libc::sigaction = unsafe { std::mem::zeroed() };
@@ -103,6 +112,7 @@ fn handle_breakpoints() -> io::Result<()> {
 }
 
 /// A thread has met a breakpoint: takes it out, and lets the thread execute what stood there.
+#[cfg(target_arch = "x86_64")]
 extern "C" fn met(_: libc::c_int, _: *mut libc::siginfo_t, context: *mut libc::c_void) {
     // SAFETY: the system passes the thread's registers, which belong to the handler until it returns.
     let registers = unsafe { &mut (*context.cast::<libc::ucontext_t>()).uc_mcontext.gregs };

@@ -1,5 +1,5 @@
 //! Libraries on software GPUs: their calls of the runtime are redirected to [`api`], and their kernels are executed from their PTX.
-#![allow(unsafe_code)] // a library's code is replaced, and kernels reach the memory that the runtime knows
+#![allow(unsafe_code)] // a library's code is replaced
 
 use crate::api::{self, Kernels, Runtime};
 use crate::attach::{Answers, AttachError, Attached, Report, attach, of_wrapper, runtime_functions};

@@ -363,32 +363,39 @@ pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filt
     Ok(())
 }
 
-/// Keeps the selection of `--quick` or `--smoke` if one was given. On software GPUs, where cases take long, it is also the default if nothing else
-/// selects cases.
+/// Keeps the selection of `--quick` or `--smoke` if one was given. On software GPUs, where cases take long, the quick one is also the default if
+/// nothing else selects cases.
 ///
 /// # Errors
 ///
-/// Writing fails.
+/// None of the cases is in the selection, or writing fails.
 pub fn keep_quick(
     suite: &mut CaseSet,
     quick: &QuickArg,
     selection: &SelectionArgs,
     on_software_gpus: bool,
-) -> io::Result<()> {
+) -> anyhow::Result<()> {
     let before = suite.cases.len();
-    if let Some(asked) = quick.selection() {
-        suite.keep_quick(asked);
-        return Ok(());
+    let by_default = on_software_gpus && selection.is_default();
+    let Some(wanted) = quick.selection().or(by_default.then_some(Quick::Quick)) else { return Ok(()) };
+    if selection.forms.is_some() {
+        // Nobody has measured the cases in these forms.
+        suite.keep_covering();
+    } else {
+        suite.keep_quick(wanted);
     }
-    if !(on_software_gpus && selection.is_default()) {
-        return Ok(());
-    }
-    suite.keep_quick(Quick::Quick);
     let kept = suite.cases.len();
-    writeln!(
-        terminal::err(),
-        "collspec: {kept} of {before} cases are selected, as with --quick; with a PATH, such as {DEFAULT_FOLDER}, all of them run"
-    )
+    match quick.given() {
+        Some(given) => anyhow::ensure!(
+            kept > 0 || before == 0,
+            "{before} cases are selected, and none of them is in the selection of {given}: leave it out"
+        ),
+        None => writeln!(
+            terminal::err(),
+            "collspec: {kept} of {before} cases are selected, as with --quick; with a PATH, such as {DEFAULT_FOLDER}, all of them run"
+        )?,
+    }
+    Ok(())
 }
 
 /// Writes all diagnostics to the standard error.

@@ -17,44 +17,45 @@ pub fn select(args: &SelectArgs) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
     let file = output::file(&args.output);
     output::check("table", file.as_slice(), output::of_selection(&args.selection))?;
-    signals::catch_interrupt();
     let mut libraries = Vec::new();
-    let (mut cases, mut factors) = (Vec::new(), Vec::new());
     for name in &args.nccl {
         let options = options(args, name);
         let chosen = match backend::resolve(&options)? {
             Ok(chosen) => chosen,
             Err(exit) => return Ok(exit),
         };
-        let mut suite = run::open(&args.selection)?;
-        let invalid = suite.invalid_files.len();
-        if invalid == 0 {
-            run::select(&mut suite, &args.selection, run::NAMES_BY_RUN)?;
-            suite.keep_covering();
-            suite.plan(cores());
-        }
-        run::show_diagnostics(&suite)?;
-        anyhow::ensure!(invalid == 0, "errors in {}", files_in_words(invalid));
+        let release = chosen.machine.as_ref().map_or_else(|| name.clone(), |machine| machine.probed.version_text());
+        libraries.push((format!("NCCL {release}"), options, chosen));
+    }
+    let mut suite = run::open(&args.selection)?;
+    let invalid = suite.invalid_files.len();
+    if invalid == 0 {
+        run::select(&mut suite, &args.selection, run::NAMES_BY_RUN)?;
+        suite.keep_covering();
+        suite.plan(cores());
+    }
+    run::show_diagnostics(&suite)?;
+    anyhow::ensure!(suite.invalid_files.is_empty(), "errors in {}", files_in_words(suite.invalid_files.len()));
+    signals::catch_interrupt();
+    let mut measured = Vec::new();
+    for (library, options, chosen) in libraries {
         writeln!(terminal::err(), "{}", one_line(&chosen.banner(&InheritedVariables::here())))?;
-        (cases, factors) = (suite.cases.clone(), suite.call_factors());
         let jobs = options.jobs_on(&chosen);
-        let library = chosen.machine.as_ref().map_or_else(|| name.clone(), |machine| machine.probed.version_text());
-        let library = format!("NCCL {library}");
         let runner = suite.runner(options, chosen)?;
         let progress = ProgressDisplay::new();
-        progress.begin(cases.len(), None);
-        let runs = measure(&cases, jobs, &runner, &signals::is_interrupted, |name| progress.step(name));
+        progress.begin(suite.cases.len(), None);
+        let runs = measure(&suite.cases, jobs, &runner, &signals::is_interrupted, |name| progress.step(name));
         progress.end();
         if signals::is_interrupted() {
             return Ok(Exit::INTERRUPTED);
         }
-        libraries.push((library, runs?));
+        measured.push((library, runs?));
     }
-    let (names, runs): (Vec<_>, Vec<_>) = libraries.iter().cloned().unzip();
-    let selection = choose(&factors, &runs, cores());
-    write_coverage(&mut terminal::err(), &cases, &selection, &libraries)?;
+    let (names, runs): (Vec<_>, Vec<_>) = measured.iter().cloned().unzip();
+    let selection = choose(&suite.call_factors(), &runs, cores());
+    write_coverage(&mut terminal::err(), &suite.cases, &selection, &measured)?;
     let mut table = Vec::new();
-    write_table(&mut table, &cases, &selection, &names)?;
+    write_table(&mut table, &suite.cases, &selection, &names)?;
     match file {
         Some(file) => output::replace(file, &table)?,
         None => terminal::out().write_all(&table)?,

@@ -8,8 +8,8 @@ use std::path::PathBuf;
 /// Choose the cases of --quick and --smoke by what each case reaches in NCCL.
 ///
 /// Each case that differs from others in its operation, type or another of its values runs on software GPUs on each library, while the
-/// instructions of kernels and the functions of host code that it reaches are noted. The fewest cases that reach what all reach
-/// are written as a table. Those of collspec's own corpus were chosen like this.
+/// instructions of kernels and the functions of host code that it reaches are noted. Few cases that reach what all of
+/// them reach are written as a table. Those of collspec's own corpus were chosen like this.
 ///
 /// Example: collspec select --nccl 2.27.5,2.32.3 --output selection.txt
 #[derive(Debug, ClapArgs)]

@@ -189,7 +189,7 @@ mod tests {
         second[2].reached = vec![1, 9];
         let factors = vec![Vec::new(); 4];
         let selection = |libraries: &[Vec<Run>]| choose(&factors, libraries, 1);
-        assert_eq!(selection(&[first.clone()]), Selection { smoke: vec![0], rest: vec![1] });
+        assert_eq!(selection(std::slice::from_ref(&first)), Selection { smoke: vec![0], rest: vec![1] });
         assert_eq!(selection(&[first, second]), Selection { smoke: vec![0, 2], rest: vec![1] });
     }
 
@@ -219,7 +219,7 @@ mod tests {
         let seconds = |case| if case < 3 { 25.0 } else { 5.0 };
         let runs: Vec<Run> = (0..10).map(|case| run(End::Passed, seconds(case), &[case, 100 + case])).collect();
         let factors = vec![Vec::new(); 10];
-        let one_core = choose(&factors, &[runs.clone()], 1);
+        let one_core = choose(&factors, std::slice::from_ref(&runs), 1);
         assert_eq!((one_core.smoke, one_core.rest), (vec![0, 3, 4, 5, 6, 7, 8, 9], vec![1, 2]));
         assert_eq!(choose(&factors, &[runs], 2).smoke.len(), 10, "two cores do twice as much in a minute");
     }

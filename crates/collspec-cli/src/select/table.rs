@@ -1,8 +1,8 @@
 //! What a selection reaches, in words, and the selection as the table that `--quick` reads.
 use super::choose::Selection;
 use super::measure::{End, Run};
-use collspec_core::scenario::Case;
-use collspec_suite::suite::{QUICK, SMOKE};
+use collspec_core::scenario::{Case, file_part};
+use collspec_suite::suite::{FILES, QUICK, SMOKE, hash_of_file};
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -10,7 +10,7 @@ use std::sync::Arc;
 /// Numbers from here on are functions of the host code.
 const HOST_CODE: u64 = 1 << 63;
 
-/// Writes the table: the names of the cases of each part.
+/// Writes the table: the files that were measured, and the names of the cases of each part.
 ///
 /// # Errors
 ///
@@ -26,6 +26,9 @@ pub fn write_table(
         "# The cases of `collspec run --quick` and `--smoke`, written by `collspec select` from what they reach in"
     )?;
     writeln!(to, "# {}.", libraries.join(", "))?;
+    writeln!(to, "{FILES}")?;
+    let files: BTreeMap<&str, &Arc<Case>> = cases.iter().map(|case| (file_part(&case.name), case)).collect();
+    files.into_iter().try_for_each(|(file, case)| writeln!(to, "{} {file}", hash_of_file(case)))?;
     for (part, chosen) in [(SMOKE, &selection.smoke), (QUICK, &selection.rest)] {
         writeln!(to, "{part}")?;
         let mut names: Vec<&str> = chosen.iter().map(|at| cases[*at].name.as_str()).collect();
@@ -94,6 +97,6 @@ pub fn write_coverage(
 }
 
 fn folder(name: &str) -> &str {
-    let file = collspec_core::scenario::file_part(name);
+    let file = file_part(name);
     file.rfind('/').map_or(file, |end| &file[..end])
 }

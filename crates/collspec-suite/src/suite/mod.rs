@@ -46,7 +46,7 @@ pub use missing_feature::skipped_for_functions;
 pub use observer::Experiment;
 pub use options::{OptionError, RunOptions};
 pub use parallel::Executor;
-pub use quick::{QUICK, Quick, SMOKE};
+pub use quick::{FILES, QUICK, Quick, SMOKE, hash_of_file};
 pub use runner::is_small;
 pub use runner::{Prepared, Ready, Runner};
 pub use timed_group::TimedRun;
