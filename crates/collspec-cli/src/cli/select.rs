@@ -51,7 +51,7 @@ pub fn select(args: &SelectArgs) -> anyhow::Result<Exit> {
         }
         measured.push((library, runs?));
     }
-    let (names, runs): (Vec<_>, Vec<_>) = measured.iter().cloned().unzip();
+    let (names, runs): (Vec<&str>, Vec<&[_]>) = measured.iter().map(|(name, runs)| (&**name, &**runs)).unzip();
     let selection = choose(&suite.call_factors(), &runs, cores());
     write_coverage(&mut terminal::err(), &suite.cases, &selection, &measured)?;
     let mut table = Vec::new();

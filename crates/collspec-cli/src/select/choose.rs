@@ -23,16 +23,16 @@ pub struct Selection {
 /// runs of all cases on each library, on so many cores.
 ///
 /// A case that failed somewhere, or ran nowhere, is chosen: the one shows something, and about the other nothing is known.
-pub fn choose(factors: &[Vec<usize>], libraries: &[Vec<Run>], cores: usize) -> Selection {
-    let ends = |case: usize| libraries.iter().map(move |runs| runs[case].end);
+pub fn choose(factors: &[Vec<usize>], libraries: &[impl AsRef<[Run]>], cores: usize) -> Selection {
+    let ends = |case: usize| libraries.iter().map(move |runs| runs.as_ref()[case].end);
     let ran = |case: usize| ends(case).any(|end| end != End::NotRun);
     let failed = |case: usize| ends(case).any(|end| end == End::Failed);
     let mut elements: Vec<Vec<usize>> = factors.to_vec();
     let factors = factors.iter().flatten().max().map_or(0, |most| most + 1);
     let mut number = factors;
-    libraries.iter().for_each(|runs| number = add_reached(runs, number, &mut elements));
+    libraries.iter().for_each(|runs| number = add_reached(runs.as_ref(), number, &mut elements));
     let cost = |case: usize| {
-        let seconds = libraries.iter().map(|runs| runs[case].seconds);
+        let seconds = libraries.iter().map(|runs| runs.as_ref()[case].seconds);
         seconds.fold(LEAST_SECONDS, f64::max)
     };
     let always = (0..elements.len()).filter(|case| failed(*case) || !ran(*case));

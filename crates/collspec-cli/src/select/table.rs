@@ -19,7 +19,7 @@ pub fn write_table(
     to: &mut dyn Write,
     cases: &[Arc<Case>],
     selection: &Selection,
-    libraries: &[String],
+    libraries: &[&str],
 ) -> io::Result<()> {
     writeln!(
         to,

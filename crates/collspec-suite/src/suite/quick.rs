@@ -78,11 +78,8 @@ fn keep(cases: &mut Vec<Arc<Case>>, quick: Quick, table: &Table<'_>) {
     let mut others: Vec<Arc<Case>> = unknown.map(|(case, _)| case.clone()).collect();
     keep_covering(&mut others);
     let others: HashSet<&str> = others.iter().map(|case| case.name.as_str()).collect();
-    let mut wanted =
-        cases.iter().zip(wanted).map(|(case, wanted)| wanted.unwrap_or(others.contains(case.name.as_str())));
-    let wanted: Vec<bool> = wanted.by_ref().collect();
     let mut wanted = wanted.into_iter();
-    cases.retain(|_| wanted.next() == Some(true));
+    cases.retain(|case| wanted.next().flatten().unwrap_or_else(|| others.contains(case.name.as_str())));
 }
 
 #[cfg(test)]
@@ -91,7 +88,7 @@ mod tests {
     use crate::suite::CaseSet;
 
     const TEXT: &str =
-        "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"rank\", count = \"n\" }\n[matrix]\nn = [1, 2, 3]\n";
+        "world_size = 2\nop = \"all_reduce\"\ninputs = { each = \"rank\", count = \"k\" }\n[matrix]\nk = [1, 2, 3]\n";
 
     /// The names that are kept of the files `known` and `other` in `scenarios/sums`, read from the folder of this name below `scenarios`.
     fn kept(table: &str, quick: Quick, folder: &str, known: &str) -> Vec<String> {
@@ -110,16 +107,16 @@ mod tests {
 
     fn table() -> String {
         let hash = fnv64(TEXT.as_bytes());
-        format!("# What it is\n[files]\n{hash:016x} x/known\n[smoke]\nx/known[n=2]\n[quick]\nx/known[n=3]\nx/gone\n")
+        format!("# What it is\n[files]\n{hash:016x} x/known\n[smoke]\nx/known[k=2]\n[quick]\nx/known[k=3]\nx/gone\n")
     }
 
     #[test]
     fn the_table_decides_about_its_files_and_factors_about_others() {
-        let other = ["sums/other[n=1]", "sums/other[n=2]", "sums/other[n=3]"];
+        let other = ["sums/other[k=1]", "sums/other[k=2]", "sums/other[k=3]"];
         let with = |names: &[&'static str]| [names, &other].concat();
-        assert_eq!(kept(&table(), Quick::Quick, "", TEXT), with(&["sums/known[n=2]", "sums/known[n=3]"]));
-        assert_eq!(kept(&table(), Quick::Smoke, "", TEXT), with(&["sums/known[n=2]"]));
-        let none = table().replace("x/known[n=2]\n", "");
+        assert_eq!(kept(&table(), Quick::Quick, "", TEXT), with(&["sums/known[k=2]", "sums/known[k=3]"]));
+        assert_eq!(kept(&table(), Quick::Smoke, "", TEXT), with(&["sums/known[k=2]"]));
+        let none = table().replace("x/known[k=2]\n", "");
         assert_eq!(
             kept(&none, Quick::Smoke, "", TEXT),
             with(&[]),
@@ -131,7 +128,7 @@ mod tests {
     fn a_file_is_known_in_whichever_folder_a_run_begins() {
         assert_eq!(
             kept(&table(), Quick::Smoke, "sums", TEXT),
-            ["known[n=2]", "other[n=1]", "other[n=2]", "other[n=3]"]
+            ["known[k=2]", "other[k=1]", "other[k=2]", "other[k=3]"]
         );
     }
 
