@@ -100,6 +100,9 @@ fn cases_that_reach_nothing_new_are_left_out() {
     let of = |dtype: &str| smoke.lines().filter(|line| line.contains(dtype)).count();
     assert!((1..4).contains(&of("f32")) && (1..4).contains(&of("i8")), "{table}");
     assert_eq!(rest.lines().filter(|line| *line == "soft").count(), 1, "it may run elsewhere: {table}");
+    let name = library.to_str().unwrap();
+    let twice = home.run(&["select", "--nccl", &format!("{name},{name}")]);
+    assert!(twice.code == 2 && twice.err.contains("is named twice"), "{twice}");
     assert!(run.err.contains("instructions of kernels") && run.err.contains("--smoke"), "{run}");
 }
 

@@ -10,14 +10,14 @@ use collspec_run::child::Workers;
 use collspec_run::signals;
 use collspec_suite::report::InheritedVariables;
 use collspec_suite::suite::options::cores;
-use collspec_suite::suite::{BackendRequest, DriverRequest, RunOptions, files_in_words};
+use collspec_suite::suite::{BackendRequest, ChosenBackend, DriverRequest, RunOptions, files_in_words};
 use std::io::Write;
 
 pub fn select(args: &SelectArgs) -> anyhow::Result<Exit> {
     run::warn_of_variables()?;
     let file = output::file(&args.output);
     output::check("table", file.as_slice(), output::of_selection(&args.selection))?;
-    let mut libraries = Vec::new();
+    let mut libraries: Vec<(String, RunOptions, ChosenBackend)> = Vec::new();
     for name in &args.nccl {
         let options = options(args, name);
         let chosen = match backend::resolve(&options)? {
@@ -25,7 +25,10 @@ pub fn select(args: &SelectArgs) -> anyhow::Result<Exit> {
             Err(exit) => return Ok(exit),
         };
         let release = chosen.machine.as_ref().map_or_else(|| name.clone(), |machine| machine.probed.version_text());
-        libraries.push((format!("NCCL {release}"), options, chosen));
+        let release = format!("NCCL {release}");
+        let is_new = libraries.iter().all(|(known, ..)| *known != release);
+        anyhow::ensure!(is_new, "--nccl: {release} is named twice");
+        libraries.push((release, options, chosen));
     }
     let mut suite = run::open(&args.selection)?;
     let invalid = suite.invalid_files.len();

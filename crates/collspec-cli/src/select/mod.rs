@@ -2,7 +2,7 @@
 //!
 //! Every case runs on software GPUs on each library, with communicators of its own, while the instructions that kernels execute and the
 //! functions that the host code enters are noted. What the same cases reach counts as one thing: the instructions of a straight piece
-//! of code are not more worth than one. In addition every file occurs, and every operation with each type, reduction, number of
+//! of code are worth no more than one. In addition every file occurs, and every operation with each type, reduction, number of
 //! ranks and so on, because right values may come from code that is reached with wrong ones as well.
 mod choose;
 mod measure;

@@ -1,14 +1,12 @@
 //! What a selection reaches, in words, and the selection as the table that `--quick` reads.
 use super::choose::Selection;
 use super::measure::{End, Run};
+use collspec_core::job::HOST_CODE;
 use collspec_core::scenario::{Case, file_part};
 use collspec_suite::suite::{FILES, QUICK, SMOKE, hash_of_file};
 use std::collections::{BTreeMap, HashSet};
 use std::io::{self, Write};
 use std::sync::Arc;
-
-/// Numbers from here on are functions of the host code.
-const HOST_CODE: u64 = 1 << 63;
 
 /// Writes the table: the files that were measured, and the names of the cases of each part.
 ///

@@ -174,6 +174,9 @@ pub struct MachineCounts {
     pub messages: u64,
 }
 
+/// In [`MachineReport::reached`], numbers from here on are functions of the library's host code, and those below instructions of its kernels.
+pub const HOST_CODE: u64 = 1 << 63;
+
 /// What happened to the machine in a process.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineReport {

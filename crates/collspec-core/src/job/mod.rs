@@ -10,8 +10,8 @@ pub use answers::{Answer, Answers, Asked, MemoryAnswer, MemoryAsked, PointerAnsw
 pub use calls::{Call, CallKind, MapRead, Ptr, Red, Signal};
 pub use kernels::{ChangeKind, ExecutedFunction, ExecutedInstruction, Kernels, Mutant};
 pub use machine_fault::{
-    Disturbance, FAULT_IN_LOG, FAULT_KINDS, FaultKind, MachineCounts, MachineFault, MachineReport, NO_KERNEL_MOVES,
-    Struck,
+    Disturbance, FAULT_IN_LOG, FAULT_KINDS, FaultKind, HOST_CODE, MachineCounts, MachineFault, MachineReport,
+    NO_KERNEL_MOVES, Struck,
 };
 pub use observation::{Ended, Observation};
 pub use report::{Figure, RankEnd, RankReport, Traffic, Work};

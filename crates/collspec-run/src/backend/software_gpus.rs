@@ -4,8 +4,8 @@
 use super::cuda::{DeviceInfo, DriverReport, DriverState};
 use crate::cache_folder::programs_folder;
 use crate::job::{
-    ChangeKind, EarlyLoads, ExecutedFunction, ExecutedInstruction, FAULT_IN_LOG, FaultKind, Kernels, MachineCounts,
-    MachineFault, MachineReport, Mutant, StoreUnit, Variation, Work,
+    ChangeKind, EarlyLoads, ExecutedFunction, ExecutedInstruction, FAULT_IN_LOG, FaultKind, HOST_CODE, Kernels,
+    MachineCounts, MachineFault, MachineReport, Mutant, StoreUnit, Variation, Work,
 };
 use collspec_core::printable::one_line;
 use gpuless_cuda::alter::{self, AlterError, Alteration};
@@ -394,7 +394,7 @@ pub fn reached() -> Result<Vec<u64>, AlterError> {
     let instruction = |[program, function, at]: [u32; 3]| {
         u64::from(program & 0x7f) << 56 | u64::from(function & 0xff_ffff) << 32 | u64::from(at)
     };
-    let host = host_functions::entered().into_iter().map(|function| 1 << 63 | u64::from(function));
+    let host = host_functions::entered().into_iter().map(|function| HOST_CODE | u64::from(function));
     Ok(alter::executed_numbers()?.into_iter().map(instruction).chain(host).collect())
 }
 
