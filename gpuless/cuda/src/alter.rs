@@ -44,7 +44,7 @@ pub struct ExecutedFunction {
 /// The reason kernels cannot be altered.
 #[derive(Debug, thiserror::Error)]
 pub enum AlterError {
-    /// There is no machine for kernels.
+    /// The threads that run kernels cannot be started.
     #[error("no thread to run kernels: {0}")]
     Machine(#[from] std::io::Error),
     /// The text of a function cannot be read.
@@ -88,7 +88,7 @@ pub fn alter(alteration: Option<Alteration>) -> Result<(), AlterError> {
 ///
 /// # Errors
 ///
-/// There is no machine for kernels.
+/// The threads that run kernels cannot be started.
 pub fn executed_numbers() -> Result<Vec<[u32; 3]>, AlterError> {
     let of_program = |(program, executable): (u32, Arc<Executable>)| {
         let all = executable.noted().into_iter();
@@ -102,7 +102,7 @@ pub fn executed_numbers() -> Result<Vec<[u32; 3]>, AlterError> {
 ///
 /// # Errors
 ///
-/// There is no machine for kernels, or the text of a function cannot be read.
+/// The threads that run kernels cannot be started, or the text of a function cannot be read.
 pub fn executed() -> Result<Vec<ExecutedFunction>, AlterError> {
     let mut all = Vec::new();
     for (program, executable) in (0..).zip(machine::executables()?) {

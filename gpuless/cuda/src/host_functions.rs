@@ -1,9 +1,11 @@
 //! The functions of a library's host code that are entered, noted by breakpoints that are taken out when they are met.
 //!
-//! A breakpoint costs a signal once, and the functions then run at full speed: a library has thousands of functions, of which a collective
-//! enters hundreds, some of them millions of times. The code stays writable from the first time on, because the handler of the signal
-//! cannot fail: this is for a process that measures, and nobody else asks for it. A thread that blocks the signal would be killed by it;
-//! none that does enters NCCL.
+//! A library has thousands of functions, of which a collective enters hundreds, some of them millions of times. A breakpoint costs one signal,
+//! and from then on its function runs at full speed.
+//!
+//! Once breakpoints have been set, the code stays writable, because the signal's handler has no way to report that it could not be made so. That is
+//! acceptable only in a process that measures. A thread that blocks the signal would be killed by the first breakpoint it meets; no
+//! such thread enters NCCL.
 #![allow(unsafe_code)] // a library's code is changed while it runs
 
 use crate::large_memory::page_size;
@@ -18,7 +20,7 @@ const BREAKPOINT: u8 = 0xcc;
 struct Noted {
     /// In ascending order.
     addresses: Box<[usize]>,
-    /// The byte that stands at each, where there is no breakpoint.
+    /// The first byte of each function, as it is without a breakpoint.
     bytes: Box<[u8]>,
     entered: Box<[AtomicBool]>,
 }
@@ -70,7 +72,7 @@ pub fn entered() -> Vec<u32> {
 
 /// # Safety
 ///
-/// The address is mapped, stays so, and can be read; and written to by whoever does.
+/// The address stays mapped and readable. It can also be written to if the caller stores something there.
 unsafe fn byte(address: usize) -> &'static AtomicU8 {
     // SAFETY: the caller promises it.
     unsafe { AtomicU8::from_ptr(address as *mut u8) }

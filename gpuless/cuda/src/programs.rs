@@ -249,7 +249,7 @@ impl Programs {
 /// Writes what kernels have printed where C's `printf` does, so that it keeps its place in what the program prints.
 fn print(text: &[u8]) {
     if let (false, Ok(len)) = (text.is_empty(), std::ffi::c_int::try_from(text.len())) {
-        // SAFETY: the format takes a length and so many bytes.
+        // SAFETY: the format takes a length and a pointer to that many bytes.
         unsafe { libc::printf(c"%.*s".as_ptr(), len, text.as_ptr()) };
     }
 }

@@ -5,6 +5,7 @@ use super::coverage_args::CoverageArgs;
 pub(super) use super::headings::{BACKEND, LIMITS, MACHINES, MANNER, REPORT, SOFTWARE};
 use super::headings::{CASES, FAULTS, REQUIRED};
 use super::mutants_args::MutantsArgs;
+use super::quick_args::QuickArgs;
 use super::report_args::ReportArgs;
 use super::settings_args::SettingsArgs;
 use crate::audit::{AtLeast, Selection as Faults, UnknownId};
@@ -20,7 +21,7 @@ use collspec_run::launch::ChosenLauncher;
 use collspec_run::library::CudaRelease;
 use collspec_run::run::seconds;
 use collspec_suite::suite::options::usual_memory;
-use collspec_suite::suite::{CaseSet, Filter, Forms, Quick, Reading, RunOptions, Shard};
+use collspec_suite::suite::{CaseSet, Filter, Forms, Reading, RunOptions, Shard};
 use std::num::NonZeroUsize;
 use std::path::PathBuf;
 
@@ -107,7 +108,7 @@ pub const DEFAULT_FOLDER: &str = "scenarios";
 /// The options of the selection, which a program in place of cases excludes. The group of [`SelectionArgs`] has none of them because others
 /// are flattened into it.
 pub const OF_SELECTION: [&str; 8] =
-    ["paths", "corpus", "filter", "exact", "forms", "allow_env", "LimitArgs", "QuickArg"];
+    ["paths", "corpus", "filter", "exact", "forms", "allow_env", "LimitArgs", "QuickArgs"];
 
 /// The cases to run.
 #[derive(Clone, Debug, ClapArgs)]
@@ -153,44 +154,6 @@ pub struct SelectionArgs {
 
     #[command(flatten)]
     pub bounds: LimitArgs,
-}
-
-/// The quick selection.
-#[derive(Debug, ClapArgs)]
-pub struct QuickArg {
-    /// Run few of the cases, which reach as much of NCCL's kernels and host code as a selection in which everything occurs that
-    /// distinguishes cases: `collspec select` has measured it for collspec's own corpus. Every file occurs, and every operation with each
-    /// type, reduction, number of ranks, placement, NCCL variable and way of passing its buffers.
-    ///
-    /// Of files that were not measured, and with --forms, it is that selection itself.
-    ///
-    /// This is the default if a real library runs on software GPUs and neither a PATH nor a filter is given.
-    #[arg(long, help_heading = CASES)]
-    quick: bool,
-
-    /// Run those that reach most of NCCL in about a minute on two cores without a GPU, for example for each pull request. Of files that
-    /// were not measured it runs as many as --quick.
-    #[arg(long, conflicts_with = "quick", help_heading = CASES)]
-    smoke: bool,
-}
-
-impl QuickArg {
-    /// The selection that was asked for.
-    pub fn selection(&self) -> Option<Quick> {
-        match self {
-            Self { smoke: true, .. } => Some(Quick::Smoke),
-            Self { quick: true, .. } => Some(Quick::Quick),
-            _ => None,
-        }
-    }
-
-    /// The option that was given.
-    pub fn given(&self) -> Option<&'static str> {
-        self.selection().map(|selection| match selection {
-            Quick::Quick => "--quick",
-            Quick::Smoke => "--smoke",
-        })
-    }
 }
 
 /// Limits on what a file and a case may cost. The cost is computed before a case begins.
@@ -283,7 +246,7 @@ pub struct RunArgs {
     pub backend: BackendArgs,
 
     #[command(flatten)]
-    pub quick: QuickArg,
+    pub quick: QuickArgs,
 
     /// How many cases run at the same time [default: one per core, two per core on software GPUs (divided by the nodes), 1 on GPUs; except on GPUs, one more that mostly waits].
     #[arg(long, short, value_name = "N", value_parser = at_least_one, help_heading = MANNER)]

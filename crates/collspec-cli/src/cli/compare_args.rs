@@ -1,7 +1,8 @@
 //! The arguments of `collspec compare`; the comments on them are the help text.
-use super::args::{LaunchArgs, MANNER, OF_SELECTION, QuickArg, REPORT, SelectionArgs, at_least_one};
+use super::args::{LaunchArgs, MANNER, OF_SELECTION, REPORT, SelectionArgs, at_least_one};
 use super::backend_args::driver_request;
 use super::coverage_args::CoverageArgs;
+use super::quick_args::QuickArgs;
 use super::report_args::ReportArgs;
 use super::settings_args::CommonArgs;
 use crate::compare::SideRequest;
@@ -72,7 +73,7 @@ pub struct CompareArgs {
     pub program: Vec<OsString>,
 
     #[command(flatten)]
-    pub quick: QuickArg,
+    pub quick: QuickArgs,
 
     /// The devices that both libraries run on, as for `collspec run`: `cuda`, `software`, `stand-in`, or a folder.
     #[arg(long, value_name = "NAME|DIR", help_heading = SIDES)]

@@ -1,6 +1,7 @@
 //! The arguments of `collspec explore`; the comments on them are the help text.
-use super::args::{AloneArgs, MANNER, OF_SELECTION, QuickArg, SelectionArgs};
+use super::args::{AloneArgs, MANNER, OF_SELECTION, SelectionArgs};
 use super::backend_args::BackendArgs;
+use super::quick_args::QuickArgs;
 use super::settings_args::SettingsArgs;
 use clap::Args as ClapArgs;
 use collspec_core::judge::Details;
@@ -36,7 +37,7 @@ pub struct ExploreArgs {
     pub program: Vec<OsString>,
 
     #[command(flatten)]
-    pub quick: QuickArg,
+    pub quick: QuickArgs,
 
     /// How many schedules of each case to run [default: 100, without --seconds; 10 of a program].
     #[arg(long, value_name = "N", help_heading = MANNER)]

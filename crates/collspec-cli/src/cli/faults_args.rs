@@ -1,6 +1,7 @@
 //! The arguments of `collspec faults`; the comments on them are the help text.
-use super::args::{AloneArgs, MANNER, QuickArg, REPORT, SelectionArgs};
+use super::args::{AloneArgs, MANNER, REPORT, SelectionArgs};
 use super::backend_args::BackendArgs;
+use super::quick_args::QuickArgs;
 use super::settings_args::CommonArgs;
 use clap::Args as ClapArgs;
 use clap::builder::{PossibleValue, PossibleValuesParser, TypedValueParser};
@@ -26,7 +27,7 @@ pub struct FaultsArgs {
     pub selection: SelectionArgs,
 
     #[command(flatten)]
-    pub quick: QuickArg,
+    pub quick: QuickArgs,
 
     /// Only this kind of fault. Can be given several times [default: all kinds].
     #[arg(long = "kind", value_name = "KIND", value_parser = kinds(), help_heading = MANNER)]

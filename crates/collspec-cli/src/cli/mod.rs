@@ -58,6 +58,7 @@ mod own_json;
 mod places;
 mod progress;
 mod progress_line;
+mod quick_args;
 mod record;
 mod report_args;
 mod reports;

@@ -1,10 +1,11 @@
 //! `collspec run`.
-use super::args::{DEFAULT_FOLDER, QuickArg, RunArgs, SelectionArgs};
+use super::args::{DEFAULT_FOLDER, RunArgs, SelectionArgs};
 use super::backend::{self, Resolved};
 use super::exit::Exit;
 use super::failed_cases::FailedCases;
 use super::launched::on_all_processes;
 use super::progress::ProgressDisplay;
+use super::quick_args::QuickArgs;
 use super::reports::{self, Reports};
 use super::terminal;
 use super::{output, places};
@@ -371,7 +372,7 @@ pub fn select_with(suite: &mut CaseSet, selection: &SelectionArgs, filter: &Filt
 /// None of the cases is in the selection, or writing fails.
 pub fn keep_quick(
     suite: &mut CaseSet,
-    quick: &QuickArg,
+    quick: &QuickArgs,
     selection: &SelectionArgs,
     on_software_gpus: bool,
 ) -> anyhow::Result<()> {

@@ -5,7 +5,8 @@ use std::collections::{BinaryHeap, HashMap, HashSet};
 
 /// How long the first part of the selection may take on a core, in seconds.
 const SMOKE_SECONDS: f64 = 60.0;
-/// How many of the chosen cases reach each thing, if so many do: with one, its values alone would decide what is seen of the code.
+/// How many of the chosen cases should reach each piece of code, where that many cases do. If it were one, what that case's values hide would
+/// stay hidden.
 const TIMES: u32 = 2;
 /// What a case costs besides its run.
 const LEAST_SECONDS: f64 = 0.01;
@@ -19,8 +20,8 @@ pub struct Selection {
     pub rest: Vec<usize>,
 }
 
-/// Chooses cases that together reach what all do. `factors` are what is wanted of each case besides what it reaches, and `libraries` the
-/// runs of all cases on each library, on so many cores.
+/// Chooses cases that together reach what all cases reach. `factors` has, for each case, what must occur among the chosen cases besides. `libraries`
+/// has, for each library, the runs of all cases, which were measured on this number of `cores`.
 ///
 /// A case that failed somewhere, or ran nowhere, is chosen: the one shows something, and about the other nothing is known.
 pub fn choose(factors: &[Vec<usize>], libraries: &[impl AsRef<[Run]>], cores: usize) -> Selection {

@@ -69,7 +69,7 @@ fn run(case: &Arc<Case>, runner: &Runner) -> Result<Run, String> {
             return Ok(Run { end, ..NOTHING });
         }
     };
-    let variation = Variation { kernels: Some(Kernels::Counted), ..runner.variation() };
+    let variation = Variation { kernels: Some(Kernels::NotedByNumber), ..runner.variation() };
     let experiment = Experiment { variation, limit: None, judge: &judge_pass_or_fail };
     let (Verdict { status, seconds, .. }, seen) = match runner.run_twice(&ready, &experiment) {
         // Its results alone are too much to hold: what it reaches stays unknown.

@@ -8,8 +8,8 @@ use std::str::FromStr;
 pub enum Kernels {
     /// They note which instructions are executed.
     Noted,
-    /// The same, and the host code of the library notes which of its functions are entered; both by numbers alone.
-    Counted,
+    /// They note the same without its text, and the library's host code notes which of its functions are entered.
+    NotedByNumber,
     /// One instruction is changed.
     Mutant(Mutant),
 }

@@ -358,14 +358,14 @@ const CHANGES: [(ChangeKind, Change); 6] = [
 /// The library has no such instruction, or its host code cannot be changed.
 pub fn alter_kernels(kernels: Option<Kernels>) -> Result<(), AlterKernelsError> {
     let alteration = kernels.and_then(|kernels| match kernels {
-        Kernels::Noted | Kernels::Counted => Some(Alteration::Noted),
+        Kernels::Noted | Kernels::NotedByNumber => Some(Alteration::Noted),
         Kernels::Mutant(Mutant { program, function, operation, change }) => {
             let (_, change) = *CHANGES.iter().find(|(kind, _)| *kind == change)?;
             Some(Alteration::Mutant(alter::Mutant { program, function, operation, change }))
         }
     });
     alter::alter(alteration)?;
-    if let (Some(Kernels::Counted), Some(library)) = (kernels, LIBRARY.get()) {
+    if let (Some(Kernels::NotedByNumber), Some(library)) = (kernels, LIBRARY.get()) {
         let functions = library.attached().functions().map(|(address, _)| address);
         // SAFETY: the library's own table of symbols calls them functions, and it stays loaded.
         unsafe { host_functions::note(functions) }.map_err(AlterKernelsError::HostCode)?;
@@ -388,7 +388,7 @@ pub enum AlterKernelsError {
 ///
 /// # Errors
 ///
-/// There is no machine for kernels.
+/// The threads that run kernels cannot be started.
 pub fn reached() -> Result<Vec<u64>, AlterError> {
     // A program has less than 2^24 functions, and a function less than 2^32 instructions.
     let instruction = |[program, function, at]: [u32; 3]| {

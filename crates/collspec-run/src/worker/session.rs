@@ -460,7 +460,7 @@ impl Run {
             let (mut executed, mut reached) = (Vec::new(), Vec::new());
             match noted {
                 Some(Kernels::Noted) => executed = software_gpus::executed().unwrap_or_default(),
-                Some(Kernels::Counted) => reached = software_gpus::reached().unwrap_or_default(),
+                Some(Kernels::NotedByNumber) => reached = software_gpus::reached().unwrap_or_default(),
                 Some(Kernels::Mutant(_)) | None => {}
             }
             first.machine = Some(MachineReport { executed, reached, ..software_gpus::disturbed() });

@@ -193,8 +193,8 @@ impl CaseSet {
         select::open_exact(root, name, reading)
     }
 
-    /// Keeps few cases: those that were chosen by what they reach in NCCL, and of files that nobody has measured as
-    /// [`CaseSet::keep_covering`] does.
+    /// Keeps few cases: of files that were measured, those that were chosen by what they reach in NCCL, and of other files those that
+    /// [`CaseSet::keep_covering`] would keep.
     pub fn keep_quick(&mut self, quick: Quick) {
         quick::keep_quick(&mut self.cases, quick);
     }
